@@ -1,0 +1,1 @@
+"""The interface between an application and the engine. Standard library only; loads no torch."""

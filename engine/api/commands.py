@@ -1,0 +1,232 @@
+"""What a client asks of the engine. Every command is a frozen value; none carries a tensor or callable.
+
+Ids are strings made by the application. A command that gets one reply carries ``command_id``; its reply,
+or a ``CommandFailed``, answers with the same id. ``command_id`` may be empty where no reply is wanted;
+a failure is then still reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.api.params import ChatMessage, EngineConfig, SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Base of all commands."""
+
+    command_id: str = field(default="", kw_only=True)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel(Command):
+    """Loads a model, replacing the present one. Progress comes as ``ModelLoading``.
+
+    ``path``: a GGUF file or a Hugging Face folder; empty means the starter model in ``models_dir``.
+    ``fetch_starter``: fetch the starter model if it is absent; otherwise its absence is
+    ``StarterModelMissingError``.
+    """
+
+    models_dir: str
+    path: str = ""
+    fetch_starter: bool = False
+    config: EngineConfig = EngineConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadModel(Command):
+    """Ends all requests, frees weights and pool."""
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submit(Command):
+    """Answers the conversation ``messages`` (the last one from the user).
+
+    ``request_ids`` names one request for each answer wanted. Answer i of n uses ``hash(seed, i)``.
+    """
+
+    request_ids: tuple[str, ...]
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
+    params: SamplingParams = SamplingParams()
+
+
+@dataclass(frozen=True, slots=True)
+class Continue(Command):
+    """Goes on with an unfinished answer: the last message is the assistant's, its end is omitted."""
+
+    request_id: str
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
+    params: SamplingParams = SamplingParams()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Command):
+    """Stops a request in any state; blocks are back within one step. Unknown ids are ignored."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fork(Command):
+    """Splits a running request: ``new_request_id`` shares every block and goes on by itself."""
+
+    request_id: str
+    new_request_id: str
+    new_conversation_id: str
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Command):
+    """Takes a paused or running request back to its first ``num_tokens`` tokens."""
+
+    request_id: str
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Command):
+    """A request stops computing and keeps its blocks while nobody needs them."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(Command):
+    """A paused request goes on."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin(Command):
+    """Keeps the blocks of a conversation's messages in the pool; a pin holds one reference."""
+
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpin(Command):
+    """Lets the pinned blocks of a conversation go."""
+
+    conversation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetFocus(Command):
+    """The conversation the user looks at: prefilled first, preempted last. Empty for none."""
+
+    conversation_id: str
+
+
+# --- the engine as a whole ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEngine(Command):
+    """No step runs until ``ResumeEngine``; commands are still served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeEngine(Command):
+    """Full speed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEngine(Command):
+    """Runs ``steps`` steps of a paused engine."""
+
+    steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SetRate(Command):
+    """At most ``steps_per_s`` steps a second (slow motion); None is full speed."""
+
+    steps_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Configure(Command):
+    """Changes limits; those that need a new pool take effect by reloading the model."""
+
+    config: EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePool(Command):
+    """From now on this client gets snapshots and ``BlockEvents``, ``max_rate_hz`` deliveries a second."""
+
+    max_rate_hz: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribePool(Command):
+    """This client gets no more snapshots and block events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown(Command):
+    """Ends the engine thread after the step in progress."""
+
+
+# --- queries, one reply each ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokens(Command):
+    """Tokens of ``text`` as message content. Reply: ``TokensCounted``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast(Command):
+    """What sending these messages would need, share and evict. Reply: ``ForecastReady``."""
+
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EditCost(Command):
+    """What editing at message ``index`` would recompute. Reply: ``EditCostReady``."""
+
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockText(Command):
+    """The text whose KV a block holds. Reply: ``BlockTextReady``."""
+
+    block_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect(Command):
+    """Compares a conversation's present pool KV with a dense recomputation. Reply: ``ParityReport``."""
+
+    conversation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompareBackends(Command):
+    """Runs two attention backends on one conversation. Reply: ``ParityReport``."""
+
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
+    backend: str
+    reference: str = "dense"

@@ -1,0 +1,144 @@
+"""Every error that the engine reports.
+
+    EngineError
+    ├── InvalidValueError            a setting, parameter or message out of range
+    ├── NotSupportedYetError         a command of the interface that this engine does not do yet
+    ├── UnknownIdError               a request or conversation that does not exist
+    ├── DuplicateIdError             a request id used twice
+    ├── NoModelError                 a request before a model is loaded
+    ├── EmptyMessageError            nothing to answer
+    ├── PromptTooLongError           prompt longer than the model's context
+    ├── PromptExceedsPoolError       prompt that can never fit into the pool
+    ├── OutOfMemoryError             memory could not be had
+    ├── DeviceError                  a device that is not there, or died
+    ├── ModelError                   a model that cannot be used
+    │   ├── ModelNotFoundError       no file
+    │   ├── StarterModelMissingError the starter model has not been fetched
+    │   ├── ModelFileError           truncated, corrupt or foreign file
+    │   ├── UnsupportedModelError    an architecture or tokenizer that we do not know
+    │   └── ModelFetchError          the starter model could not be fetched
+    ├── ChatTemplateError            the model's chat template failed
+    └── InternalError                a fault of our own, reported with its place
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An error as it crosses to the application.
+
+    ``code`` is stable and names the class; ``message`` says the cause with its numbers; ``action``
+    what to do; ``numbers`` the same facts by name, for a translated text.
+    """
+
+    code: str
+    message: str
+    action: str = ""
+    numbers: tuple[tuple[str, int | float | str], ...] = ()
+
+
+class EngineError(Exception):
+    """Base of all errors that the engine reports; ``numbers`` are keyword arguments."""
+
+    code = "engine_error"
+    action = ""
+
+    def __init__(self, message: str, *, action: str | None = None, **numbers: int | float | str):
+        super().__init__(message)
+        self.message = message
+        self.numbers = numbers
+        if action is not None:
+            self.action = action
+
+    def info(self) -> ErrorInfo:
+        """The same error as a value that can cross to the application."""
+        return ErrorInfo(self.code, self.message, self.action, tuple(self.numbers.items()))
+
+
+class InvalidValueError(EngineError, ValueError):
+    code = "invalid_value"
+    action = "Change the value that the message names."
+
+
+class NotSupportedYetError(EngineError):
+    code = "not_supported_yet"
+
+
+class UnknownIdError(EngineError):
+    code = "unknown_id"
+
+
+class DuplicateIdError(EngineError):
+    code = "duplicate_id"
+
+
+class NoModelError(EngineError):
+    code = "no_model"
+    action = "Load a model first."
+
+
+class EmptyMessageError(EngineError):
+    code = "empty_message"
+    action = "Type a message first."
+
+
+class PromptTooLongError(EngineError):
+    code = "prompt_too_long"
+    action = "Shorten the message or start a new conversation."
+
+
+class PromptExceedsPoolError(EngineError):
+    code = "prompt_exceeds_pool"
+    action = "Shorten the message, or give the cache more memory in the settings."
+
+
+class OutOfMemoryError(EngineError, MemoryError):
+    code = "out_of_memory"
+    action = "Close other programs or choose a smaller model."
+
+
+class DeviceError(EngineError):
+    code = "device"
+    action = "Choose another device, or restart the program."
+
+
+class ModelError(EngineError):
+    code = "model"
+
+
+class ModelNotFoundError(ModelError):
+    code = "model_not_found"
+    action = "Check the path, or choose another model."
+
+
+class StarterModelMissingError(ModelError):
+    code = "starter_model_missing"
+    action = "Fetch the starter model (94 MB), or choose a model file."
+
+
+class ModelFileError(ModelError):
+    code = "model_file"
+    action = "The file is damaged or of another kind: fetch it again or choose another."
+
+
+class UnsupportedModelError(ModelError):
+    code = "unsupported_model"
+    action = "Choose a model of a supported architecture."
+
+
+class ModelFetchError(ModelError):
+    code = "model_fetch"
+    action = "Check the network and the free disk space, then try again."
+
+
+class ChatTemplateError(EngineError):
+    code = "chat_template"
+    action = "Choose another chat template for this model."
+
+
+class InternalError(EngineError):
+    code = "internal"
+    action = "Please report this with the log."

@@ -1,0 +1,56 @@
+"""One sequence on its way through the engine. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.api.events import WaitReason
+from engine.api.params import SamplingParams
+
+PLACEHOLDER_TOKEN = -1
+"""A sampled token whose value the device knows and the host does not yet (lag 1)."""
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    PREEMPTED = "preempted"
+    PAUSED = "paused"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """State of one request. The scheduler and core change it; the runner only reads it.
+
+    ``token_ids``: prompt then output; the last may be ``PLACEHOLDER_TOKEN`` while its step is in
+    flight. ``num_computed_tokens``: tokens whose KV is in the pool or will be at the commit of the
+    steps in flight. ``block_table``: physical block of each logical block; owned by the BlockManager.
+    ``seed`` is always set: the client's, or drawn by the engine.
+    """
+
+    request_id: str
+    conversation_id: str
+    token_ids: list[int]
+    num_prompt_tokens: int
+    params: SamplingParams
+    seed: int
+    arrival_s: float
+    output_index: int = 0
+    phase: Phase = Phase.WAITING
+    block_table: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0
+    waits_for: WaitReason = WaitReason.NONE
+    blocks_short: int = 0
+    waits_on: str = ""
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
