@@ -1,0 +1,158 @@
+"""The only crossing between Qt and the engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+
+from engine.api.client import EngineClient
+from engine.api.commands import Command, SubscribePool, UnsubscribePool
+from engine.api.events import BlockEvents, EngineStats, Event, TokensGenerated
+from engine.api.snapshot import Snapshot
+
+DRAIN_INTERVAL_MS = 16
+
+
+class Bridge(QObject):
+    """Carries commands to the engine and its events to the GUI thread.
+
+    The engine thread wakes it with one queued signal; it drains at most every 16 ms, and not at all while
+    nothing happens. All methods are for the GUI thread. Commands sent before ``start`` are kept and
+    sent then.
+
+    Signals:
+        engine_event(Event): every event but the two below, in order. Consecutive ``TokensGenerated`` of
+            one request within a drain arrive as one.
+        block_events_received(BlockEvents): only while subscribed.
+        stats_changed(EngineStats)
+    """
+
+    engine_event = Signal(object)
+    block_events_received = Signal(object)
+    stats_changed = Signal(object)
+    _woken = Signal()
+
+    def __init__(
+        self, start_engine: Callable[[], EngineClient], parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._start_engine = start_engine
+        self._client: EngineClient | None = None
+        self._early_commands: list[Command] = []
+        self._subscribers = 0
+        self._closed = False
+        self._last_drain_s = 0.0
+        self._drain_timer = QTimer(self)
+        self._drain_timer.setSingleShot(True)
+        self._drain_timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._drain_timer.timeout.connect(self._drain)
+        self._woken.connect(self._on_woken, Qt.ConnectionType.QueuedConnection)
+
+    @property
+    def is_started(self) -> bool:
+        """True from ``start`` to ``close``."""
+        return self._client is not None and not self._closed
+
+    def start(self) -> None:
+        """Starts the engine thread and sends it what was kept. A second call does nothing."""
+        if self._client is not None or self._closed:
+            return
+        client = self._start_engine()
+        self._client = client
+        client.set_wakeup(self._woken.emit)
+        for command in self._early_commands:
+            client.send(command)
+        self._early_commands.clear()
+
+    def send(self, command: Command) -> None:
+        """Hands a command to the engine. Never blocks."""
+        if self._closed:
+            return
+        if self._client is None:
+            self._early_commands.append(command)
+        else:
+            self._client.send(command)
+
+    def subscribe_pool(self) -> None:
+        """Asks for snapshots and block events; counted, so that each call needs an ``unsubscribe_pool``."""
+        self._subscribers += 1
+        if self._subscribers == 1:
+            self.send(SubscribePool())
+
+    def unsubscribe_pool(self) -> None:
+        """Takes one ``subscribe_pool`` back; the engine stops sending at the last one."""
+        if self._subscribers == 0:
+            raise RuntimeError("unsubscribe_pool without subscribe_pool")
+        self._subscribers -= 1
+        if self._subscribers == 0:
+            self.send(UnsubscribePool())
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot of the pool, or None. Cheap."""
+        return None if self._client is None else self._client.latest_snapshot()
+
+    def close(self, timeout_s: float = 4.0) -> bool:
+        """Ends the engine thread; waits at most ``timeout_s``. False if it was still alive then."""
+        self._closed = True
+        self._drain_timer.stop()
+        if self._client is None:
+            return True
+        self._client.set_wakeup(None)
+        return self._client.close(timeout_s)
+
+    @Slot()
+    def _on_woken(self) -> None:
+        if self._closed or self._drain_timer.isActive():
+            return
+        waited_ms = (time.monotonic() - self._last_drain_s) * 1000.0
+        if waited_ms >= DRAIN_INTERVAL_MS:
+            self._drain()
+        else:
+            self._drain_timer.start(max(1, round(DRAIN_INTERVAL_MS - waited_ms)))
+
+    @Slot()
+    def _drain(self) -> None:
+        if self._client is None or self._closed:
+            return
+        self._last_drain_s = time.monotonic()
+        for event in coalesced(self._client.poll_events()):
+            if isinstance(event, BlockEvents):
+                self.block_events_received.emit(event)
+            elif isinstance(event, EngineStats):
+                self.stats_changed.emit(event)
+            else:
+                self.engine_event.emit(event)
+
+
+def coalesced(events: Iterable[Event]) -> list[Event]:
+    """Joins the ``TokensGenerated`` of each request that no other event of that request parts.
+
+    The joined event stands where its first part stood; everything else keeps its order.
+    """
+    result: list[Event] = []
+    open_at: dict[str, int] = {}
+    parts: dict[int, list[TokensGenerated]] = {}
+    for event in events:
+        request_id = getattr(event, "request_id", None)
+        if isinstance(event, TokensGenerated):
+            index = open_at.get(event.request_id)
+            if index is not None:
+                parts[index].append(event)
+                continue
+            open_at[event.request_id] = len(result)
+            parts[len(result)] = [event]
+        elif request_id is not None:
+            open_at.pop(request_id, None)
+        result.append(event)
+    for index, joined in parts.items():
+        if len(joined) > 1:
+            result[index] = replace(
+                joined[0],
+                token_ids=tuple(i for part in joined for i in part.token_ids),
+                text="".join(part.text for part in joined),
+                logprobs=tuple(p for part in joined for p in part.logprobs),
+            )
+    return result

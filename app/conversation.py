@@ -1,0 +1,229 @@
+"""Conversations as message trees. Qt-free."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import unicodedata
+import uuid
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from engine.api.errors import ErrorInfo
+from engine.api.events import RequestUsage
+from engine.api.params import ChatMessage, SamplingParams, TurnTokens
+
+TITLE_LENGTH = 48
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+
+
+class MessageStatus(StrEnum):
+    """``DONE`` for every user message. ``STOPPED``: by the user; ``INTERRUPTED``: the program ended."""
+
+    DONE = "done"
+    STREAMING = "streaming"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+    STOPPED = "stopped"
+
+
+class UnknownMessageError(KeyError):
+    """A message id that is not in this conversation."""
+
+
+def new_id() -> str:
+    """An id that is unique over all profiles."""
+    return uuid.uuid4().hex
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One node of a conversation's tree.
+
+    ``parent_id`` is None for a first message. On answers: ``turn`` holds the exact ids of the turn,
+    ``usage`` what it cost, ``finish_reason`` and ``limit`` as the engine reported them, ``seed`` the
+    seed that was used, ``model`` its name, and ``system_prompt_key`` the system prompt it was made under.
+    """
+
+    role: str
+    content: str
+    parent_id: str | None = None
+    message_id: str = field(default_factory=new_id)
+    status: MessageStatus = MessageStatus.DONE
+    created_at: float = field(default_factory=time.time)
+    turn: TurnTokens | None = None
+    usage: RequestUsage | None = None
+    error: ErrorInfo | None = None
+    params: SamplingParams | None = None
+    seed: int | None = None
+    model: str = ""
+    finish_reason: str = ""
+    limit: str = ""
+    system_prompt_key: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Conversation:
+    """A tree of messages and the branch that is shown.
+
+    ``number`` is 1-based, gives the hue, and does not change while the conversation is open.
+    ``active_leaf_id``: last message of the shown branch, None while empty. ``forked_from_id``: the
+    conversation it was copied from. ``draft``: text in the composer that is not sent yet.
+    """
+
+    conversation_id: str = field(default_factory=new_id)
+    title: str = ""
+    title_is_automatic: bool = True
+    number: int = 1
+    system_prompt: str = ""
+    created_at: float = field(default_factory=time.time)
+    is_open: bool = True
+    active_leaf_id: str | None = None
+    forked_from_id: str = ""
+    draft: str = ""
+    messages: dict[str, Message] = field(default_factory=dict)
+
+    def message(self, message_id: str) -> Message:
+        """The message with this id.
+
+        Raises:
+            UnknownMessageError: it is not in this conversation.
+        """
+        try:
+            return self.messages[message_id]
+        except KeyError:
+            raise UnknownMessageError(message_id) from None
+
+    def path(self) -> list[Message]:
+        """The shown branch, first message first."""
+        return self.path_to(self.active_leaf_id)
+
+    def path_to(self, message_id: str | None) -> list[Message]:
+        """Messages from the first one down to ``message_id``, both included."""
+        path: list[Message] = []
+        seen: set[str] = set()
+        while message_id is not None and message_id in self.messages and message_id not in seen:
+            seen.add(message_id)
+            message = self.messages[message_id]
+            path.append(message)
+            message_id = message.parent_id
+        path.reverse()
+        return path
+
+    def children(self, message_id: str | None) -> list[Message]:
+        """Messages that follow ``message_id`` (None: the first messages), oldest first."""
+        found = [m for m in self.messages.values() if m.parent_id == message_id]
+        return sorted(found, key=lambda m: m.created_at)
+
+    def siblings(self, message_id: str) -> list[Message]:
+        """All versions of a message, itself included, oldest first."""
+        return self.children(self.message(message_id).parent_id)
+
+    def newest_leaf(self, message_id: str) -> str:
+        """Follows the newest child from ``message_id`` down to a leaf."""
+        while following := self.children(message_id):
+            message_id = following[-1].message_id
+        return message_id
+
+    def append(self, message: Message) -> Message:
+        """Adds ``message`` below the active leaf, makes it the leaf, and names an unnamed conversation."""
+        message.parent_id = self.active_leaf_id
+        return self.insert(message)
+
+    def insert(self, message: Message) -> Message:
+        """Adds ``message`` below its own ``parent_id`` and makes it the active leaf.
+
+        Raises:
+            UnknownMessageError: the parent is not in this conversation.
+        """
+        if message.parent_id is not None:
+            self.message(message.parent_id)
+        self.messages[message.message_id] = message
+        self.active_leaf_id = message.message_id
+        if message.role == USER and self.title_is_automatic and not self.title:
+            self.title = automatic_title(message.content)
+        return message
+
+    def remove(self, message_id: str) -> None:
+        """Takes a childless message out; if it was the active leaf, its newest sibling or parent is.
+
+        Raises:
+            UnknownMessageError: it is not in this conversation.
+            ValueError: other messages follow it.
+        """
+        message = self.message(message_id)
+        if self.children(message_id):
+            raise ValueError(f"message {message_id} is followed by others")
+        del self.messages[message_id]
+        if self.active_leaf_id == message_id:
+            others = self.children(message.parent_id)
+            self.active_leaf_id = others[-1].message_id if others else message.parent_id
+        if not self.messages and self.title_is_automatic:
+            self.title = ""
+
+    def chat_messages(self, up_to: str | None = None) -> tuple[ChatMessage, ...]:
+        """What the engine is asked to answer: the system prompt and the branch down to ``up_to``.
+
+        ``up_to`` None means the active leaf. Exact ids go along only where they were made under the
+        present system prompt: under another one they would put the old prompt back.
+        """
+        key = system_prompt_key(self.system_prompt)
+        messages: list[ChatMessage] = []
+        if self.system_prompt:
+            messages.append(ChatMessage(SYSTEM, self.system_prompt))
+        for message in self.path_to(self.active_leaf_id if up_to is None else up_to):
+            turn = message.turn if message.system_prompt_key == key else None
+            messages.append(ChatMessage(message.role, message.content, turn))
+        return tuple(messages)
+
+    def heal(self) -> bool:
+        """Repairs what a crash can leave: a lost active leaf, messages left streaming. True if it did."""
+        healed = False
+        for message in self.messages.values():
+            if message.status is MessageStatus.STREAMING:
+                message.status = MessageStatus.INTERRUPTED
+                healed = True
+        if self.messages and self.active_leaf_id not in self.messages:
+            newest = max(self.messages.values(), key=lambda m: m.created_at)
+            self.active_leaf_id = self.newest_leaf(newest.message_id)
+            healed = True
+        elif not self.messages and self.active_leaf_id is not None:
+            self.active_leaf_id = None
+            healed = True
+        return healed
+
+    def fork(self, message_id: str | None, number: int) -> Conversation:
+        """A new conversation with a copy of the branch down to ``message_id``, exact ids included.
+
+        None copies the shown branch. A message that is still streaming is left out, and so is the
+        question that it answers.
+        """
+        copied = self.path_to(self.active_leaf_id if message_id is None else message_id)
+        while copied and copied[-1].status is MessageStatus.STREAMING:
+            copied = copied[:-2]
+        other = Conversation(
+            title=self.title,
+            title_is_automatic=False if self.title else True,
+            number=number,
+            system_prompt=self.system_prompt,
+            forked_from_id=self.conversation_id,
+        )
+        for message in copied:
+            other.append(replace(message, message_id=new_id()))
+        return other
+
+
+def system_prompt_key(system_prompt: str) -> str:
+    """Short digest that tells whether two answers were made under the same system prompt."""
+    return hashlib.sha256(system_prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def automatic_title(text: str) -> str:
+    """The first line of ``text`` with anything, without control characters, at most TITLE_LENGTH long."""
+    for line in text.splitlines():
+        # Format characters include the bidirectional controls, which could reorder a tab's text.
+        plain = "".join(" " if c == "\t" else c for c in line if c == "\t" or unicodedata.category(c)[0] != "C")
+        plain = " ".join(plain.split())
+        if plain:
+            return plain if len(plain) <= TITLE_LENGTH else plain[: TITLE_LENGTH - 1].rstrip() + "…"
+    return ""
