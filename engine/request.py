@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from engine.api.events import WaitReason
 from engine.api.params import SamplingParams
+from engine.block_hash import HashChain
 
 PLACEHOLDER_TOKEN = -1
 """A sampled token whose value the device knows and the host does not yet (lag 1)."""
@@ -27,8 +28,13 @@ class Request:
 
     ``token_ids``: prompt then output; the last may be ``PLACEHOLDER_TOKEN`` while its step is in
     flight. ``num_computed_tokens``: tokens whose KV is in the pool or will be at the commit of the
-    steps in flight. ``block_table``: physical block of each logical block; owned by the BlockManager.
-    ``seed`` is always set: the client's, or drawn by the engine.
+    steps in flight. ``block_table``: physical block of each logical block; owned by the
+    BlockManager. ``seed`` is always set: the client's, or drawn by the engine. ``chain``: its block
+    hashes, as far as they were asked for. ``num_published_blocks``: leading blocks whose hash needs
+    no more publishing. ``num_in_flight``: steps submitted and not committed that name it.
+    ``twin_hash``: the block that a twin is computing for it. ``admitted``: order of admission, -1
+    before the first. ``release_cause``: its blocks go back, for this cause, at the commit of the
+    last step in flight.
     """
 
     request_id: str
@@ -46,6 +52,15 @@ class Request:
     waits_for: WaitReason = WaitReason.NONE
     blocks_short: int = 0
     waits_on: str = ""
+    chain: HashChain | None = None
+    twin_hash: bytes | None = None
+    num_published_blocks: int = 0
+    num_in_flight: int = 0
+    num_preemptions: int = 0
+    tokens_since_admission: int = 0
+    inherits_focus: bool = False
+    admitted: int = -1
+    release_cause: str = ""
 
     @property
     def num_tokens(self) -> int:
@@ -54,3 +69,7 @@ class Request:
     @property
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        return len(self.token_ids) - self.num_computed_tokens

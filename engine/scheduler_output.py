@@ -12,9 +12,9 @@ from engine.request import Request
 class ScheduledChunk:
     """``num_tokens`` consecutive tokens of one request to compute in this step.
 
-    Positions ``start`` … ``start + num_tokens − 1``; ``request.block_table`` already covers them.
-    ``samples``: the chunk ends at the request's last token, so a next token is drawn from it; a chunk
-    that ends earlier is a partial prefill and draws nothing.
+    Positions ``start`` … ``start + num_tokens - 1``; ``request.block_table`` already covers them.
+    ``samples``: the chunk ends at the request's last token, so a next token is drawn from it; a
+    chunk that ends earlier is a partial prefill and draws nothing.
     """
 
     request: Request
@@ -28,8 +28,8 @@ class SchedulerOutput:
     """What one step computes.
 
     ``decodes``: chunks of one token that all sample, in one attention call. ``prefills``: one
-    attention call each. ``block_copies``: (source, destination) physical blocks to copy in every layer
-    before any KV of this step is written.
+    attention call each. ``block_copies``: (source, destination) physical blocks to copy in every
+    layer before any KV of this step is written.
     """
 
     step: int
@@ -73,7 +73,9 @@ class Runner(Protocol):
     """What EngineCore needs of a model runner; tests put an integer fake here."""
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
-        """Starts a step. The requests must not be changed in what the step reads until it returns."""
+        """Starts a step. The requests must not be changed in what the step reads until it
+        returns.
+        """
 
     def forget(self, request_id: str) -> None:
         """The request left the batch (finished or preempted): drop its row."""

@@ -60,7 +60,8 @@ class QueueClient:
         self._command_posted()
 
     def poll_events(self) -> list[Event]:
-        # Cleared first: an event posted while we pop asks for another wake-up instead of being missed.
+        # Cleared first: an event posted while we pop asks for another wake-up instead of being
+        # missed.
         self._wakeup_pending = False
         events: list[Event] = []
         while self._events:

@@ -1,8 +1,9 @@
-"""What a client asks of the engine. Every command is a frozen value; none carries a tensor or callable.
+"""What a client asks of the engine. Every command is a frozen value; none carries a tensor or
+callable.
 
-Ids are strings made by the application. A command that gets one reply carries ``command_id``; its reply,
-or a ``CommandFailed``, answers with the same id. ``command_id`` may be empty where no reply is wanted;
-a failure is then still reported.
+Ids are strings made by the application. A command that gets one reply carries ``command_id``; its
+reply, or a ``CommandFailed``, answers with the same id. ``command_id`` may be empty where no reply
+is wanted; a failure is then still reported.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class Submit(Command):
 
 @dataclass(frozen=True, slots=True)
 class Continue(Command):
-    """Goes on with an unfinished answer: the last message is the assistant's, its end is omitted."""
+    """Goes on with an unfinished answer.
+
+    The last message is the assistant's, its end is omitted.
+    """
 
     request_id: str
     conversation_id: str
@@ -165,7 +169,9 @@ class Configure(Command):
 
 @dataclass(frozen=True, slots=True)
 class SubscribePool(Command):
-    """From now on this client gets snapshots and ``BlockEvents``, ``max_rate_hz`` deliveries a second."""
+    """From now on this client gets snapshots and ``BlockEvents``, ``max_rate_hz`` deliveries a
+    second.
+    """
 
     max_rate_hz: float = 15.0
 
@@ -217,7 +223,10 @@ class BlockText(Command):
 
 @dataclass(frozen=True, slots=True)
 class Inspect(Command):
-    """Compares a conversation's present pool KV with a dense recomputation. Reply: ``ParityReport``."""
+    """Compares a conversation's present pool KV with a dense recomputation.
+
+    Reply: ``ParityReport``.
+    """
 
     conversation_id: str
 

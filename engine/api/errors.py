@@ -1,24 +1,24 @@
 """Every error that the engine reports.
 
-    EngineError
-    ├── InvalidValueError            a setting, parameter or message out of range
-    ├── NotSupportedYetError         a command of the interface that this engine does not do yet
-    ├── UnknownIdError               a request or conversation that does not exist
-    ├── DuplicateIdError             a request id used twice
-    ├── NoModelError                 a request before a model is loaded
-    ├── EmptyMessageError            nothing to answer
-    ├── PromptTooLongError           prompt longer than the model's context
-    ├── PromptExceedsPoolError       prompt that can never fit into the pool
-    ├── OutOfMemoryError             memory could not be had
-    ├── DeviceError                  a device that is not there, or died
-    ├── ModelError                   a model that cannot be used
-    │   ├── ModelNotFoundError       no file
-    │   ├── StarterModelMissingError the starter model has not been fetched
-    │   ├── ModelFileError           truncated, corrupt or foreign file
-    │   ├── UnsupportedModelError    an architecture or tokenizer that we do not know
-    │   └── ModelFetchError          the starter model could not be fetched
-    ├── ChatTemplateError            the model's chat template failed
-    └── InternalError                a fault of our own, reported with its place
+EngineError
+├── InvalidValueError            a setting, parameter or message out of range
+├── NotSupportedYetError         a command of the interface that this engine does not do yet
+├── UnknownIdError               a request or conversation that does not exist
+├── DuplicateIdError             a request id used twice
+├── NoModelError                 a request before a model is loaded
+├── EmptyMessageError            nothing to answer
+├── PromptTooLongError           prompt longer than the model's context
+├── PromptExceedsPoolError       prompt that can never fit into the pool
+├── OutOfMemoryError             memory could not be had
+├── DeviceError                  a device that is not there, or died
+├── ModelError                   a model that cannot be used
+│   ├── ModelNotFoundError       no file
+│   ├── StarterModelMissingError the starter model has not been fetched
+│   ├── ModelFileError           truncated, corrupt or foreign file
+│   ├── UnsupportedModelError    an architecture or tokenizer that we do not know
+│   └── ModelFetchError          the starter model could not be fetched
+├── ChatTemplateError            the model's chat template failed
+└── InternalError                a fault of our own, reported with its place
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the engine tells its clients. Every event is a frozen value.
 
-Conversation events always flow, to the client that made the request. ``BlockEvents`` and snapshots flow
-only to clients that subscribed. ``conversation_id`` is the application's own.
+Conversation events always flow, to the client that made the request. ``BlockEvents`` and snapshots
+flow only to clients that subscribed. ``conversation_id`` is the application's own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class EngineStatusChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelLoading(Event):
-    """``stage``: fetch, read, expand, weights, tokenizer, warm_up. ``fraction`` of the stage, 0 to 1."""
+    """``stage``: fetch, read, expand, weights, tokenizer, warm_up.
+
+    ``fraction`` of the stage, 0 to 1.
+    """
 
     stage: str
     fraction: float
@@ -122,8 +125,9 @@ class RequestEvent(Event):
 class RequestQueued(RequestEvent):
     """The prompt is encoded and the request waits.
 
-    ``prompt_tokens``: its length. ``reencoded_tokens``: tokens of earlier turns that had to be encoded
-    again because the model or the template changed them. ``waits_for`` and ``blocks_short`` explain.
+    ``prompt_tokens``: its length. ``reencoded_tokens``: tokens of earlier turns that had to be
+    encoded again because the model or the template changed them. ``waits_for`` and ``blocks_short``
+    explain.
     """
 
     prompt_tokens: int
@@ -144,7 +148,9 @@ class RequestWaiting(RequestEvent):
 
 @dataclass(frozen=True, slots=True)
 class PrefillProgress(RequestEvent):
-    """``computed_tokens`` of ``prompt_tokens`` are in the pool, ``cached_tokens`` of them were already."""
+    """``computed_tokens`` of ``prompt_tokens`` are in the pool, ``cached_tokens`` of them were
+    already.
+    """
 
     computed_tokens: int
     prompt_tokens: int
@@ -230,7 +236,10 @@ class BlockState(StrEnum):
 
 
 class BlockEventKind(StrEnum):
-    """Names follow the field: *stored* and *removed* are hashes entering and leaving the prefix cache."""
+    """Names follow the field.
+
+    *stored* and *removed* are hashes entering and leaving the prefix cache.
+    """
 
     ALLOCATED = "allocated"
     HIT = "hit"
@@ -246,7 +255,10 @@ class BlockEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockView:
-    """One block at one moment. ``block_hash``: first 8 bytes, or empty. ``fill``: tokens computed."""
+    """One block at one moment.
+
+    ``block_hash``: first 8 bytes, or empty. ``fill``: tokens computed.
+    """
 
     state: BlockState
     ref_count: int
@@ -260,7 +272,7 @@ class BlockView:
 class BlockChanged:
     """One block changed. ``seq`` has no gaps; ``cause`` says why in one word of the engine's.
 
-    Folding forwards takes ``after``, backwards ``before``. ``source_block_id``: of a copy, else −1.
+    Folding forwards takes ``after``, backwards ``before``. ``source_block_id``: of a copy, else -1.
     """
 
     seq: int
@@ -304,7 +316,10 @@ class BlockEvents(Event):
 
 @dataclass(frozen=True, slots=True)
 class EngineStats(Event):
-    """Counters for the status strip, about twice a second while something runs. Rates are per second."""
+    """Counters for the status strip, about twice a second while something runs.
+
+    Rates are per second.
+    """
 
     step: int
     num_running: int
@@ -367,7 +382,10 @@ class BlockTextReady(Reply):
 
 @dataclass(frozen=True, slots=True)
 class ParityReport(Reply):
-    """``layer_errors``: largest absolute error of each layer. Indices are −1 where nothing is over the bound."""
+    """``layer_errors``: largest absolute error of each layer.
+
+    Indices are -1 where nothing is over the bound.
+    """
 
     backend: str
     reference: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Mapping
+from typing import Any
 
 from engine.api.errors import InvalidValueError
 
@@ -93,9 +94,10 @@ CONFIG_ALIASES: Mapping[str, str] = MappingProxyType(
 class EngineConfig:
     """Limits and choices of one engine.
 
-    Units: ``block_size`` and ``token_budget`` in tokens; ``kv_cache_bytes`` in bytes (None: sized from
-    free memory); ``watermark`` as a fraction of the pool kept free at admission;
-    ``prefill_time_budget_ms`` is the time that prefill chunks may add to a step while others decode.
+    Units: ``block_size`` and ``token_budget`` in tokens; ``kv_cache_bytes`` in bytes (None: sized
+    from free memory); ``watermark`` as a fraction of the pool kept free at admission;
+    ``prefill_time_budget_ms`` is the time that prefill chunks may add to a step while others
+    decode.
 
     Raises:
         InvalidValueError: a field is out of its range; the error names it.
@@ -177,9 +179,9 @@ class TurnTokens:
     """The exact ids of one answered turn, so that the next turn appends instead of encoding again.
 
     ``prompt_ids``: everything fed in this turn that the turn before had not fed: the close of the
-    answer before, the new messages, the header of the answer. ``output_ids``: what was sampled, with
-    its end token if one was sampled. ``covered_chars``: how many characters of the answer's content
-    the output ids stand for (a stop string may leave a rest that has to be encoded again).
+    answer before, the new messages, the header of the answer. ``output_ids``: what was sampled,
+    with its end token if one was sampled. ``covered_chars``: how many characters of the answer's
+    content the output ids stand for (a stop string may leave a rest that has to be encoded again).
     ``fingerprint``: of the tokenizer and chat template; ids are used only with the same one.
     """
 

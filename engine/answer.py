@@ -1,0 +1,170 @@
+"""The text side of a request.
+
+From sampled ids to whole characters, stops, times and the final account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.api.errors import ErrorInfo
+from engine.api.events import FinishReason, RequestFinished, RequestUsage, TokensGenerated
+from engine.api.params import TurnTokens
+from engine.request import Request
+
+
+class TextPiece(Protocol):
+    """What a text stream gives for some ids."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def stopped(self) -> bool: ...
+    @property
+    def stop(self) -> str: ...
+
+
+class TextStream(Protocol):
+    """Turns ids into text, bit by bit; ``engine.detokenizer.Detokenizer`` is the real one."""
+
+    def feed(self, token_ids: Sequence[int]) -> TextPiece:
+        """Text that these ids complete; ``stopped`` when a stop string ended it."""
+
+    def flush(self) -> str:
+        """What was still held back, at the end."""
+
+    def kept_tokens(self) -> tuple[int, int]:
+        """How many leading ids stand for visible text only, and how many characters that is."""
+
+
+@dataclass(slots=True)
+class Times:
+    """Moments on the engine's clock, in seconds; 0 until they happened."""
+
+    arrival: float
+    scheduled: float = 0.0
+    prefilled: float = 0.0
+    first_token: float = 0.0
+    first_text: float = 0.0
+    last_token: float = 0.0
+
+
+@dataclass(slots=True)
+class Ending:
+    """Why an answer ended. ``limit``: max_tokens, context or pool, with LENGTH."""
+
+    reason: FinishReason
+    limit: str = ""
+    stop: str = ""
+    error: ErrorInfo | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """One request's output as the client sees it.
+
+    ``turn_start``: where this turn's own ids begin in the request's ids. ``stop_ids``: end tokens.
+    """
+
+    request: Request
+    stream: TextStream
+    turn_start: int
+    fingerprint: str
+    stop_ids: frozenset[int]
+    context_length: int
+    times: Times
+    computed_tokens: int = 0
+    recomputed_tokens: int = 0
+    num_chars: int = 0
+    num_output: int = 0
+    stop_string: str = ""
+    ended_by_stop_string: bool = False
+
+    def accept(self, token_id: int, logprobs: tuple[float, ...], now_s: float) -> TokensGenerated:
+        """Takes one sampled token and returns what to tell the client."""
+        times = self.times
+        times.last_token = now_s
+        times.first_token = times.first_token or now_s
+        self.num_output += 1
+        text = ""
+        if not self._is_end(token_id):
+            piece = self.stream.feed((token_id,))
+            text = piece.text
+            self.ended_by_stop_string = piece.stopped
+            self.stop_string = piece.stop
+        if text:
+            times.first_text = times.first_text or now_s
+            self.num_chars += len(text)
+        request = self.request
+        return TokensGenerated(
+            request.request_id, request.conversation_id, (token_id,), text, logprobs
+        )
+
+    def ending(self, token_id: int) -> Ending | None:
+        """Whether the answer ends with this token, and why."""
+        request = self.request
+        if self._is_end(token_id):
+            return Ending(FinishReason.STOP)
+        if self.ended_by_stop_string:
+            return Ending(FinishReason.STOP, stop=self.stop_string)
+        limit = request.params.max_tokens
+        if limit is not None and self.num_output >= limit:
+            return Ending(FinishReason.LENGTH, limit="max_tokens")
+        if request.num_prompt_tokens + self.num_output >= self.context_length:
+            return Ending(FinishReason.LENGTH, limit="context")
+        return None
+
+    def finish(self, ending: Ending, now_s: float) -> RequestFinished:
+        """The last event: the rest of the text, the exact ids to keep, the account."""
+        request = self.request
+        rest = "" if self.ended_by_stop_string else self.stream.flush()
+        self.num_chars += len(rest)
+        if rest:
+            self.times.first_text = self.times.first_text or now_s
+        return RequestFinished(
+            request.request_id,
+            request.conversation_id,
+            reason=ending.reason,
+            text=rest,
+            usage=self._usage(now_s),
+            turn=self._turn(),
+            seed=request.seed,
+            limit=ending.limit,
+            stop=ending.stop,
+            error=ending.error,
+        )
+
+    def _is_end(self, token_id: int) -> bool:
+        return token_id in self.stop_ids and not self.request.params.ignore_eos
+
+    def _turn(self) -> TurnTokens | None:
+        request = self.request
+        output = request.token_ids[request.num_prompt_tokens :]
+        covered = self.num_chars
+        if self.ended_by_stop_string:
+            kept, covered = self.stream.kept_tokens()
+            output = output[:kept]
+        prompt = tuple(request.token_ids[self.turn_start : request.num_prompt_tokens])
+        return TurnTokens(prompt, tuple(output), covered, self.fingerprint)
+
+    def _usage(self, now_s: float) -> RequestUsage:
+        request, times = self.request, self.times
+        ttft = max(times.first_text - times.arrival, 0.0) if times.first_text else 0.0
+        queue = max((times.scheduled or now_s) - times.arrival, 0.0)
+        prefill = max(times.prefilled - times.scheduled, 0.0) if times.prefilled else 0.0
+        span = times.last_token - times.first_token
+        return RequestUsage(
+            prompt_tokens=request.num_prompt_tokens,
+            cached_tokens=request.num_cached_tokens,
+            computed_tokens=self.computed_tokens,
+            recomputed_tokens=self.recomputed_tokens,
+            output_tokens=self.num_output,
+            ttft_s=ttft,
+            queue_s=queue,
+            prefill_s=prefill,
+            first_decode_s=max(ttft - queue - prefill, 0.0) if ttft else 0.0,
+            total_s=now_s - times.arrival,
+            tokens_per_s=(self.num_output - 1) / span if span > 0.0 else 0.0,
+        )

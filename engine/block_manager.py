@@ -1,0 +1,234 @@
+"""Block tables: which physical blocks a request uses, what it can take from the prefix cache.
+
+The manager decides *which* blocks; ``BlockPool`` alone changes their state. A hash is published
+only after the KV of its block has been computed (``commit``), so a failed or cancelled step leaves
+no block that could be found with wrong content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.api.events import TableChanged
+from engine.block_hash import HashChain
+from engine.block_pool import BlockPool
+from engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What admitting a request would take, valid until the pool changes.
+
+    ``hits``: cached or live blocks of its longest known prefix. ``num_new_blocks``: blocks to
+    allocate besides. ``num_short``: how many of those the pool lacks, the reserve counted in; 0
+    means it fits. ``twin``: the request that is computing the next block of this prefix just now,
+    or None.
+    """
+
+    hits: tuple[int, ...]
+    num_new_blocks: int
+    num_short: int
+    twin: Request | None
+
+
+class BlockManager:
+    """Block tables over one pool.
+
+    ``root``: see ``block_hash.root_hash``. ``prefix_caching`` False never matches and never
+    publishes.
+    """
+
+    def __init__(self, pool: BlockPool, root: bytes, *, prefix_caching: bool = True) -> None:
+        self.pool = pool
+        self.block_size = pool.block_size
+        self._root = root
+        self._prefix_caching = prefix_caching
+        self._computing: dict[bytes, Request] = {}
+        self._promised: dict[Request, list[bytes]] = {}
+
+    def num_blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
+
+    def can_ever_fit(self, num_prompt_tokens: int) -> bool:
+        """Whether a prompt and its first output token fit into the pool when it is empty."""
+        usable = self.pool.num_blocks - self.pool.num_pinned
+        return self.num_blocks_for(num_prompt_tokens + 1) <= usable
+
+    # --- admission ---
+
+    def examine(self, request: Request, reserve: int) -> Admission:
+        """Looks what admission would take; changes nothing (so a refusal leaves no reference
+        behind).
+
+        At least one token is left to compute: its logits are what the request is for. ``reserve``
+        blocks must stay available after admission.
+        """
+        hits = self._match(request)
+        twin = self._twin_of(request, len(hits))
+        request.twin_hash = self._next_hash(request, len(hits)) if twin else None
+        new = self.num_blocks_for(request.num_tokens) - len(hits)
+        unused_hits = sum(self.pool.is_unused(block_id) for block_id in hits)
+        short = new + unused_hits + reserve - self.pool.num_available
+        return Admission(tuple(hits), new, max(0, short), twin)
+
+    def twin_still_computing(self, request: Request) -> bool:
+        """O(1): the block that ``examine`` found a twin for is not there yet, and its twin goes
+        on.
+        """
+        return request.twin_hash is not None and request.twin_hash in self._computing
+
+    def admit(self, request: Request, admission: Admission) -> None:
+        """Gives the request its blocks: the hits, and new ones for all of its known tokens.
+
+        Sets ``block_table`` and ``num_computed_tokens``, and promises its uncomputed full blocks to
+        twins. Call only with ``num_short`` 0 and an unchanged pool.
+        """
+        assert not request.block_table, "already admitted"
+        for block_id in admission.hits:
+            self.pool.hit(block_id, request, "prefix")
+        new = [self.pool.allocate(request, "prompt") for _ in range(admission.num_new_blocks)]
+        self._set_table(request, 0, [*admission.hits, *new], "admit")
+        request.num_computed_tokens = len(admission.hits) * self.block_size
+        request.num_published_blocks = len(admission.hits)
+        self._promise(request)
+
+    def append_slot(self, request: Request) -> bool:
+        """Makes sure that the request's last token has a slot.
+
+        False if the pool has no block left.
+        """
+        missing = self.num_blocks_for(request.num_tokens) - len(request.block_table)
+        if missing <= 0:
+            return True
+        if self.pool.num_available < missing:
+            return False
+        new = [self.pool.allocate(request, "grow") for _ in range(missing)]
+        self._set_table(request, len(request.block_table), new, "grow")
+        return True
+
+    # --- after a step ---
+
+    def commit(self, request: Request, start: int, num_tokens: int, step: int) -> None:
+        """The KV of ``num_tokens`` tokens from ``start`` on is in the pool: fills, then hashes."""
+        size, end = self.block_size, start + num_tokens
+        for index in range(start // size, self.num_blocks_for(end)):
+            fill = min(size, end - index * size)
+            self.pool.set_fill(request.block_table[index], fill, request, step)
+        if self._prefix_caching:
+            self._publish(request, end // size)
+
+    def free(self, request: Request, cause: str) -> int:
+        """Gives all blocks back, the tail first, so that a chain's head stays in the cache longest.
+
+        Returns how many blocks nobody uses any more.
+        """
+        self.withdraw(request)
+        table = request.block_table
+        before = self.pool.num_available
+        removed = tuple(table)
+        for block_id in reversed(table):
+            self.pool.release(block_id, request, cause)
+        request.block_table = []
+        request.num_computed_tokens = 0
+        request.num_published_blocks = 0
+        self._emit_table(request, 0, removed, (), cause)
+        return self.pool.num_available - before
+
+    def withdraw(self, request: Request) -> None:
+        """The request computes no further for now.
+
+        Twins that wait for its blocks do it themselves.
+        """
+        for block_hash in self._promised.pop(request, ()):
+            if self._computing.get(block_hash) is request:
+                del self._computing[block_hash]
+
+    def renew_promise(self, request: Request) -> None:
+        """A paused request goes on: twins may wait for it again."""
+        self._promise(request)
+
+    # --- inside ---
+
+    def _chain(self, request: Request) -> HashChain:
+        if request.chain is None:
+            request.chain = HashChain(self._root, self.block_size)
+        return request.chain
+
+    def _match(self, request: Request) -> list[int]:
+        if not self._prefix_caching:
+            return []
+        size = self.block_size
+        chain = self._chain(request)
+        limit = (request.num_tokens - 1) // size
+        hits: list[int] = []
+        for index in range(limit):
+            block_hash = chain.upto(request.token_ids, index + 1)[index]
+            tokens = request.token_ids[index * size : (index + 1) * size]
+            block_id = self.pool.lookup(block_hash, chain.parent_of(index), tokens)
+            if block_id is None:
+                break
+            hits.append(block_id)
+        return hits
+
+    def _twin_of(self, request: Request, num_hits: int) -> Request | None:
+        if not self._prefix_caching or num_hits >= (request.num_tokens - 1) // self.block_size:
+            return None
+        return self._computing.get(self._next_hash(request, num_hits))
+
+    def _next_hash(self, request: Request, num_hits: int) -> bytes:
+        return self._chain(request).upto(request.token_ids, num_hits + 1)[num_hits]
+
+    def _promise(self, request: Request) -> None:
+        if not self._prefix_caching:
+            return
+        num_full = request.num_tokens // self.block_size
+        hashes = self._chain(request).upto(request.token_ids, num_full)
+        promised = hashes[request.num_published_blocks : num_full]
+        for block_hash in promised:
+            self._computing.setdefault(block_hash, request)
+        self._promised[request] = promised
+
+    def _publish(self, request: Request, num_full: int) -> None:
+        chain = self._chain(request)
+        hashes = chain.upto(request.token_ids, num_full)
+        size = self.block_size
+        for index in range(request.num_published_blocks, num_full):
+            tokens = request.token_ids[index * size : (index + 1) * size]
+            self.pool.publish(
+                request.block_table[index],
+                hashes[index],
+                chain.parent_of(index),
+                tokens,
+                request,
+            )
+            if self._computing.get(hashes[index]) is request:
+                del self._computing[hashes[index]]
+        request.num_published_blocks = max(request.num_published_blocks, num_full)
+
+    def _set_table(self, request: Request, start: int, added: list[int], cause: str) -> None:
+        removed = tuple(request.block_table[start:])
+        request.block_table[start:] = added
+        self._emit_table(request, start, removed, tuple(added), cause)
+
+    def _emit_table(
+        self,
+        request: Request,
+        start: int,
+        removed: tuple[int, ...],
+        added: tuple[int, ...],
+        cause: str,
+    ) -> None:
+        log = self.pool.log
+        if log.enabled and (removed or added):
+            log.append(
+                TableChanged(
+                    seq=log.next_seq(),
+                    step=log.step,
+                    cause=cause,
+                    request_id=request.request_id,
+                    conversation_id=request.conversation_id,
+                    start=start,
+                    removed=removed,
+                    added=added,
+                )
+            )

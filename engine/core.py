@@ -1,0 +1,348 @@
+"""EngineCore: add, cancel and step, synchronous and without a thread; what tests and benchmarks
+drive.
+
+A step is ``schedule() -> submit() -> commit()``. With lag 1 a step is committed only after the next
+one has been submitted, so the scheduler may run while the newest token is still a placeholder.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from engine.answer import Answer, Ending, TextStream, Times
+from engine.api.errors import (
+    DuplicateIdError,
+    EngineError,
+    ErrorInfo,
+    InternalError,
+    OutOfMemoryError,
+    PromptExceedsPoolError,
+    PromptTooLongError,
+)
+from engine.api.events import (
+    FinishReason,
+    PrefillProgress,
+    RequestEvent,
+    RequestPreempted,
+    RequestWaiting,
+)
+from engine.api.params import EngineConfig, SamplingParams
+from engine.block_manager import BlockManager
+from engine.block_pool import BlockPool
+from engine.event_log import PoolEventLog
+from engine.metrics import EngineMetrics
+from engine.request import PLACEHOLDER_TOKEN, Phase, Request
+from engine.scheduler import Scheduler
+from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput, StepHandle
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """What the core needs to know of the model. ``root``: see ``block_hash.root_hash``."""
+
+    context_length: int
+    eos_token_ids: frozenset[int]
+    root: bytes
+    fingerprint: str = ""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A submitted step: ``sample_index[i]`` is where the i-th sample goes in its request's ids."""
+
+    output: SchedulerOutput
+    handle: StepHandle
+    sample_index: list[int] = field(default_factory=list)
+    started_s: float = 0.0
+
+
+class EngineCore:
+    """Requests in, request events out.
+
+    ``make_stream(stop)`` builds the text stream of a request. ``clock`` returns seconds and is
+    injected. Not thread-safe: one thread drives it.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        limits: ModelLimits,
+        config: EngineConfig,
+        num_blocks: int,
+        make_stream: Callable[[tuple[str, ...]], TextStream],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.config = config
+        self.limits = limits
+        self.log = PoolEventLog()
+        self.pool = BlockPool(num_blocks, config.block_size, self.log)
+        self.manager = BlockManager(self.pool, limits.root, prefix_caching=config.prefix_caching)
+        self.metrics = EngineMetrics()
+        self.scheduler = Scheduler(self.manager, config, self.metrics)
+        self.requests: dict[str, Request] = {}
+        self.num_steps = 0
+        self._runner = runner
+        self._make_stream = make_stream
+        self._clock = clock
+        self._answers: dict[str, Answer] = {}
+        self._flights: deque[_Flight] = deque()
+        self._events: list[RequestEvent] = []
+        self._lag = config.lag or 0
+
+    # --- requests ---
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        conversation_id: str = "",
+        turn_start: int = 0,
+        output_index: int = 0,
+        arrival_s: float | None = None,
+    ) -> Request:
+        """Queues a request.
+
+        Raises:
+            DuplicateIdError: the id is in use.
+            PromptTooLongError: no room for an output token within the model's context.
+            PromptExceedsPoolError: it could not run even in an empty pool.
+        """
+        if request_id in self.requests:
+            raise DuplicateIdError(f"request {request_id} exists already", request_id=request_id)
+        self._check_size(len(prompt_ids))
+        arrival = self._clock() if arrival_s is None else arrival_s
+        request = Request(
+            request_id=request_id,
+            conversation_id=conversation_id or request_id,
+            token_ids=list(prompt_ids),
+            num_prompt_tokens=len(prompt_ids),
+            params=params,
+            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            arrival_s=arrival,
+            output_index=output_index,
+        )
+        self.requests[request_id] = request
+        self._answers[request_id] = Answer(
+            request=request,
+            stream=self._make_stream(params.stop),
+            turn_start=turn_start,
+            fingerprint=self.limits.fingerprint,
+            stop_ids=self.limits.eos_token_ids,
+            context_length=self.limits.context_length,
+            times=Times(arrival),
+        )
+        self.scheduler.add(request)
+        return request
+
+    def _check_size(self, num_prompt_tokens: int) -> None:
+        context, pool = self.limits.context_length, self.pool
+        if num_prompt_tokens == 0:
+            raise InternalError("an empty prompt reached the engine")
+        if num_prompt_tokens >= context:
+            raise PromptTooLongError(
+                f"The prompt has {num_prompt_tokens} tokens, but the model's context is {context} "
+                f"and the answer needs at least one.",
+                prompt_tokens=num_prompt_tokens,
+                context_length=context,
+            )
+        if not self.manager.can_ever_fit(num_prompt_tokens):
+            usable = (pool.num_blocks - pool.num_pinned) * pool.block_size
+            raise PromptExceedsPoolError(
+                f"The prompt has {num_prompt_tokens} tokens, but the cache holds only {usable} "
+                f"({pool.num_blocks} blocks of {pool.block_size}, {pool.num_pinned} pinned).",
+                prompt_tokens=num_prompt_tokens,
+                pool_tokens=usable,
+                pinned_blocks=pool.num_pinned,
+            )
+
+    def cancel(self, request_id: str) -> bool:
+        """Ends a request in any phase. False if there is none of this id."""
+        request = self.requests.get(request_id)
+        if request is None:
+            return False
+        self._finish(request, Ending(FinishReason.CANCELLED), "cancel")
+        return True
+
+    # --- steps ---
+
+    @property
+    def has_work(self) -> bool:
+        return self.scheduler.has_work or bool(self._flights)
+
+    def step(self) -> list[RequestEvent]:
+        """Runs one step and returns what happened since the last call."""
+        submitted = self._submit()
+        while self._flights and (len(self._flights) > self._lag or not submitted):
+            self._commit(self._flights.popleft())
+        return self.take_events()
+
+    def take_events(self) -> list[RequestEvent]:
+        """Events that have not been returned yet (a cancellation makes some between two steps)."""
+        events, self._events = self._events, []
+        return events
+
+    def _submit(self) -> bool:
+        output = self.scheduler.schedule()
+        self._report_notes()
+        if output.num_tokens == 0:
+            return False
+        self.num_steps += 1
+        now = self._clock()
+        for chunk in output.prefills:
+            times = self._answers[chunk.request.request_id].times
+            times.scheduled = times.scheduled or now
+        try:
+            handle = self._runner.submit(output)
+        except Exception as error:
+            self._fail_step(output, error)
+            return False
+        self._flights.append(_Flight(output, handle, self._advance(output), now))
+        return True
+
+    def _advance(self, output: SchedulerOutput) -> list[int]:
+        """Moves the requests to where they will be when the step is committed."""
+        sample_index: list[int] = []
+        for chunk in (*output.decodes, *output.prefills):
+            request = chunk.request
+            request.num_computed_tokens = chunk.start + chunk.num_tokens
+            request.num_in_flight += 1
+            if chunk.samples:
+                sample_index.append(request.num_tokens)
+                request.token_ids.append(PLACEHOLDER_TOKEN)
+                request.phase = Phase.DECODE
+        return sample_index
+
+    def _commit(self, flight: _Flight) -> None:
+        output = flight.output
+        try:
+            result = flight.handle.result()
+        except Exception as error:
+            for chunk in (*output.decodes, *output.prefills):
+                self.scheduler.step_committed(chunk.request)
+            self._fail_step(output, error)
+            return
+        now = self._clock()
+        sampling = []
+        for chunk in (*output.decodes, *output.prefills):
+            request = chunk.request
+            if request.phase is not Phase.FINISHED:
+                self.manager.commit(request, chunk.start, chunk.num_tokens, output.step)
+                self._account(request, chunk.start, chunk.num_tokens, now, chunk.samples)
+            if chunk.samples:
+                sampling.append(request)
+            self.scheduler.step_committed(request)
+        num_prefill = output.num_tokens - len(output.decodes)
+        self.metrics.record_step(now, now - flight.started_s, len(output.decodes), num_prefill)
+        for request, index, sample in zip(
+            sampling, flight.sample_index, result.samples, strict=True
+        ):
+            if request.phase is not Phase.FINISHED:
+                self._accept(request, index, sample, now)
+
+    def _account(self, request: Request, start: int, num: int, now: float, last: bool) -> None:
+        answer = self._answers[request.request_id]
+        first_time = max(0, min(start + num, request.num_prompt_tokens) - start)
+        if request.num_preemptions:
+            # Positions computed before the preemption are computed again.
+            answer.recomputed_tokens += num if not last or num > 1 else 0
+        else:
+            answer.computed_tokens += first_time
+        if first_time:
+            if last:
+                answer.times.prefilled = answer.times.prefilled or now
+            self._events.append(
+                PrefillProgress(
+                    request.request_id,
+                    request.conversation_id,
+                    computed_tokens=min(start + num, request.num_prompt_tokens),
+                    prompt_tokens=request.num_prompt_tokens,
+                    cached_tokens=request.num_cached_tokens,
+                )
+            )
+
+    def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> None:
+        if sample.error:
+            error = InternalError(sample.error).info()
+            self._finish(request, Ending(FinishReason.ERROR, error=error), "error")
+            return
+        (token_id,) = sample.token_ids
+        request.token_ids[index] = token_id
+        request.tokens_since_admission += 1
+        answer = self._answers[request.request_id]
+        try:
+            self._events.append(answer.accept(token_id, sample.logprobs, now))
+        except EngineError as error:
+            self._finish(request, Ending(FinishReason.ERROR, error=error.info()), "error")
+            return
+        self.metrics.record_output(now, 1)
+        ending = answer.ending(token_id)
+        if ending is not None:
+            self._finish(request, ending, "finish")
+
+    # --- endings ---
+
+    def _finish(self, request: Request, ending: Ending, cause: str) -> None:
+        while request.token_ids[-1] == PLACEHOLDER_TOKEN:
+            request.token_ids.pop()
+        answer = self._answers.pop(request.request_id)
+        del self.requests[request.request_id]
+        self._events.append(answer.finish(ending, self._clock()))
+        self.scheduler.finish(request, cause)
+        self._runner.forget(request.request_id)
+
+    def _fail_step(self, output: SchedulerOutput, error: Exception) -> None:
+        """The step's KV is worthless: its requests end, none of its blocks is published."""
+        info = _describe(error)
+        for chunk in (*output.decodes, *output.prefills):
+            if chunk.request.phase is not Phase.FINISHED:
+                self._finish(chunk.request, Ending(FinishReason.ERROR, error=info), "error")
+
+    def _report_notes(self) -> None:
+        notes = self.scheduler.take_notes()
+        for request, freed in notes.preempted:
+            self._runner.forget(request.request_id)
+            self._events.append(
+                RequestPreempted(request.request_id, request.conversation_id, "pool full", freed)
+            )
+        for request in notes.waiting_changed:
+            self._events.append(
+                RequestWaiting(
+                    request.request_id,
+                    request.conversation_id,
+                    request.waits_for,
+                    request.blocks_short,
+                    request.waits_on,
+                )
+            )
+        for request in notes.outgrown:
+            self._finish(request, Ending(FinishReason.LENGTH, limit="pool"), "outgrown")
+
+    # --- looking in ---
+
+    def live_tables(self) -> list[list[int]]:
+        """Block tables of all requests that hold blocks, those still draining included."""
+        draining = {
+            id(chunk.request): chunk.request
+            for flight in self._flights
+            for chunk in (*flight.output.decodes, *flight.output.prefills)
+        }
+        holders = {id(request): request for request in self.requests.values()} | draining
+        return [request.block_table for request in holders.values() if request.block_table]
+
+    def violations(self) -> list[str]:
+        """What is wrong with the pool; empty when all is well. O(blocks)."""
+        return self.pool.violations(self.live_tables())
+
+
+def _describe(error: Exception) -> ErrorInfo:
+    if isinstance(error, EngineError):
+        return error.info()
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return OutOfMemoryError(f"Memory ran out while computing a step: {error}").info()
+    return InternalError(f"A step failed: {type(error).__name__}: {error}").info()

@@ -1,0 +1,58 @@
+"""Rates of the engine, measured as it runs. No torch."""
+
+from __future__ import annotations
+
+from collections import deque
+
+_WINDOW_S = 2.0
+_SMOOTHING = 0.3
+
+
+class EngineMetrics:
+    """Counters and rates. Times in seconds of the engine's clock, rates in tokens a second.
+
+    ``prefill_tokens_per_s`` is smoothed over steps and prices saved tokens and chunk sizes;
+    ``decode_tokens_per_s`` is what all conversations together got in the last two seconds.
+    """
+
+    def __init__(self) -> None:
+        self.total_computed_tokens = 0
+        self.total_cached_tokens = 0
+        self.total_recomputed_tokens = 0
+        self.total_output_tokens = 0
+        self.num_preemptions = 0
+        self.prefill_tokens_per_s = 0.0
+        self._decode_step_s = 0.0
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def record_step(
+        self, now_s: float, duration_s: float, num_decodes: int, num_prefill: int
+    ) -> None:
+        """One committed step of ``num_decodes`` decoded and ``num_prefill`` prefilled tokens."""
+        self.total_computed_tokens += num_decodes + num_prefill
+        if num_prefill == 0:
+            self._decode_step_s = _smooth(self._decode_step_s, duration_s)
+            return
+        # In a mixed step the decodes cost about what a step of decodes alone costs.
+        own_s = duration_s - (self._decode_step_s if num_decodes else 0.0)
+        if own_s > 0.0 and num_prefill >= 16:
+            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, num_prefill / own_s)
+
+    def record_output(self, now_s: float, num_tokens: int) -> None:
+        """``num_tokens`` new tokens reached their conversations."""
+        self.total_output_tokens += num_tokens
+        self._recent.append((now_s, num_tokens))
+
+    def decode_tokens_per_s(self, now_s: float) -> float:
+        """Output tokens a second over the last two seconds."""
+        recent = self._recent
+        while recent and recent[0][0] < now_s - _WINDOW_S:
+            recent.popleft()
+        if not recent:
+            return 0.0
+        span = max(now_s - recent[0][0], 0.1)
+        return sum(count for _, count in recent) / span
+
+
+def _smooth(old: float, new: float) -> float:
+    return new if old == 0.0 else old + _SMOOTHING * (new - old)

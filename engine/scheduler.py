@@ -1,0 +1,277 @@
+"""Which tokens the next step computes: continuous batching over a paged pool. No torch.
+
+A step computes all running decodes, then chunks of prompts under a token budget and a time budget.
+Waiting requests are admitted in order of arrival when the pool has room for all of their known
+tokens; one whose next block a running request is computing waits for that block instead of
+computing it twice. When a decode finds no block, a later request is preempted and computed again
+through the prefix cache.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from engine.api.events import WaitReason
+from engine.api.params import EngineConfig
+from engine.block_manager import Admission, BlockManager
+from engine.metrics import EngineMetrics
+from engine.request import Phase, Request
+from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+
+_UNMEASURED_CHUNK_TOKENS = 256
+_SAFE_AFTER_PREEMPTIONS = 2
+
+
+@dataclass(slots=True)
+class SchedulerNotes:
+    """What happened to requests while a step was scheduled; the core turns it into events.
+
+    ``outgrown``: requests that need more blocks than the pool can ever give them.
+    """
+
+    admitted: list[Request] = field(default_factory=list)
+    preempted: list[tuple[Request, int]] = field(default_factory=list)
+    waiting_changed: list[Request] = field(default_factory=list)
+    outgrown: list[Request] = field(default_factory=list)
+
+
+class Scheduler:
+    """Queues of requests and the rules of who computes next.
+
+    ``waiting`` is in order of arrival with preempted requests in front; ``running`` in order of
+    admission. ``notes`` collects what the core has to report; it takes them with ``take_notes``.
+    """
+
+    def __init__(
+        self, manager: BlockManager, config: EngineConfig, metrics: EngineMetrics | None = None
+    ) -> None:
+        self.manager = manager
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.focus = ""
+        self._config = config
+        self._metrics = metrics or EngineMetrics()
+        self._notes = SchedulerNotes()
+        self._step = 0
+        self._num_admitted = 0
+        self._num_draining = 0
+        self.watermark_blocks = int(config.watermark * manager.pool.num_blocks)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def add(self, request: Request) -> None:
+        """Queues a new request. The caller has checked that it can ever fit."""
+        self.waiting.append(request)
+
+    def take_notes(self) -> SchedulerNotes:
+        notes, self._notes = self._notes, SchedulerNotes()
+        return notes
+
+    def schedule(self) -> SchedulerOutput:
+        """Decides the next step. Blocks for its tokens are in the tables afterwards."""
+        self._step += 1
+        self.manager.pool.log.step = self._step
+        decodes = self._schedule_decodes()
+        budget = self._prefill_budget(len(decodes))
+        self._admit_waiting(budget)
+        prefills = self._schedule_prefills(budget)
+        return SchedulerOutput(self._step, tuple(decodes), tuple(prefills))
+
+    # --- leaving ---
+
+    def finish(self, request: Request, cause: str) -> None:
+        """Takes a request out in any phase; its blocks go back now or when no step names it."""
+        if request.phase is Phase.FINISHED:
+            return
+        if request in self.running:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        request.phase = Phase.FINISHED
+        self._release(request, cause)
+
+    def step_committed(self, request: Request) -> None:
+        """One step in flight that names the request has been committed."""
+        request.num_in_flight -= 1
+        if request.num_in_flight == 0 and request.release_cause:
+            self._num_draining -= 1
+            cause, request.release_cause = request.release_cause, ""
+            self.manager.free(request, cause)
+
+    def _release(self, request: Request, cause: str) -> int:
+        if request.num_in_flight == 0:
+            return self.manager.free(request, cause)
+        # A step on the device still reads these blocks: they go back at its commit.
+        self.manager.withdraw(request)
+        if not request.release_cause:
+            self._num_draining += 1
+        request.release_cause = cause
+        return 0
+
+    # --- decodes ---
+
+    def _schedule_decodes(self) -> list[ScheduledChunk]:
+        scheduled: dict[str, ScheduledChunk] = {}
+        for request in list(self.running):
+            if request.phase is not Phase.DECODE:
+                continue
+            if self._make_slot(request, scheduled):
+                scheduled[request.request_id] = ScheduledChunk(
+                    request, request.num_computed_tokens, 1, samples=True
+                )
+        return list(scheduled.values())
+
+    def _make_slot(self, request: Request, scheduled: dict[str, ScheduledChunk]) -> bool:
+        """A slot for the request's last token, preempting others if need be.
+
+        False: not this step.
+        """
+        while not self.manager.append_slot(request):
+            if self._num_draining:
+                return False
+            victim = self._victim(request)
+            if victim is None:
+                self._notes.outgrown.append(request)
+                return False
+            self._preempt(victim)
+            scheduled.pop(victim.request_id, None)
+            if victim is request:
+                return False
+        return True
+
+    def _victim(self, request: Request) -> Request | None:
+        """Who gives up its blocks for ``request``.
+
+        None if it is alone and has outgrown the pool.
+        """
+        holders = [other for other in self.running if other.block_table]
+        if holders == [request]:
+            return None
+        latest_first = sorted(holders, key=lambda other: other.admitted, reverse=True)
+        unfocused = [other for other in latest_first if other.conversation_id != self.focus]
+        exposed = [other for other in unfocused if not self._is_safe(other)]
+        for candidates in (exposed, unfocused, latest_first):
+            if candidates:
+                return candidates[0]
+        return None
+
+    def _is_safe(self, request: Request) -> bool:
+        return (
+            request.num_preemptions >= _SAFE_AFTER_PREEMPTIONS
+            and request.tokens_since_admission < self.manager.block_size
+        )
+
+    def _preempt(self, victim: Request) -> None:
+        self.running.remove(victim)
+        victim.phase = Phase.PREEMPTED
+        victim.num_preemptions += 1
+        self._metrics.num_preemptions += 1
+        self.waiting.appendleft(victim)
+        self._notes.preempted.append((victim, self._release(victim, "preempt")))
+
+    # --- prompts ---
+
+    def _prefill_budget(self, num_decodes: int) -> int:
+        """Prompt tokens that this step may compute, so that running decodes do not stall."""
+        budget = self._config.token_budget - num_decodes
+        if num_decodes:
+            rate = self._metrics.prefill_tokens_per_s
+            in_time = (
+                int(rate * self._config.prefill_time_budget_ms / 1000.0)
+                if rate
+                else _UNMEASURED_CHUNK_TOKENS
+            )
+            budget = min(budget, max(in_time, self.manager.block_size))
+        return max(budget, 0)
+
+    def _admit_waiting(self, budget: int) -> None:
+        blocked = WaitReason.NONE if budget > 0 else WaitReason.BATCH_FULL
+        short = 0
+        for request in list(self.waiting):
+            if blocked:
+                self._wait(request, blocked, short)
+                continue
+            if request.num_in_flight:
+                continue
+            if len(self.running) >= self._config.max_running_requests:
+                blocked = WaitReason.BATCH_FULL
+                self._wait(request, blocked)
+                continue
+            if self.manager.twin_still_computing(request):
+                continue
+            # The reserve keeps running requests from preempting at once; alone there is none to
+            # spare.
+            reserve = self.watermark_blocks if self.running else 0
+            admission = self.manager.examine(request, reserve)
+            if admission.twin is not None:
+                self._wait_for_twin(request, admission.twin)
+            elif admission.num_short:
+                blocked, short = WaitReason.CAPACITY, admission.num_short
+                self._wait(request, blocked, short)
+            else:
+                self._admit(request, admission)
+
+    def _admit(self, request: Request, admission: Admission) -> None:
+        self.waiting.remove(request)
+        self.manager.admit(request, admission)
+        hits = len(admission.hits) * self.manager.block_size
+        if request.admitted < 0:
+            request.num_cached_tokens = hits
+            self._metrics.total_cached_tokens += hits
+        request.admitted = self._num_admitted
+        self._num_admitted += 1
+        request.phase = Phase.PREFILL
+        request.tokens_since_admission = 0
+        request.inherits_focus = False
+        request.waits_for, request.blocks_short, request.waits_on = WaitReason.NONE, 0, ""
+        self.running.append(request)
+        self._notes.admitted.append(request)
+
+    def _wait_for_twin(self, request: Request, twin: Request) -> None:
+        if request.conversation_id == self.focus or request.inherits_focus:
+            twin.inherits_focus = True
+        self._wait(request, WaitReason.TWIN, waits_on=twin.request_id)
+
+    def _wait(
+        self, request: Request, reason: WaitReason, short: int = 0, waits_on: str = ""
+    ) -> None:
+        if (request.waits_for, request.blocks_short, request.waits_on) == (reason, short, waits_on):
+            return
+        request.waits_for, request.blocks_short, request.waits_on = reason, short, waits_on
+        self._notes.waiting_changed.append(request)
+
+    def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
+        pending = [request for request in self.running if request.phase is Phase.PREFILL]
+        pending.sort(key=lambda request: (not self._is_urgent(request), request.admitted))
+        chunks: list[ScheduledChunk] = []
+        while pending and budget > 0:
+            request = pending.pop(0)
+            share = self._share(request, budget, len(pending))
+            num_tokens = self._chunk_tokens(request, share, budget)
+            if num_tokens:
+                start = request.num_computed_tokens
+                last = start + num_tokens == request.num_tokens
+                chunks.append(ScheduledChunk(request, start, num_tokens, samples=last))
+                budget -= num_tokens
+        return chunks
+
+    def _is_urgent(self, request: Request) -> bool:
+        return request.conversation_id == self.focus or request.inherits_focus
+
+    def _share(self, request: Request, budget: int, num_others: int) -> int:
+        """The focused conversation gets half while others wait, the rest is split evenly."""
+        if num_others == 0:
+            return budget
+        return budget // 2 if self._is_urgent(request) else budget // (num_others + 1)
+
+    def _chunk_tokens(self, request: Request, share: int, budget: int) -> int:
+        """Whole blocks where possible: a block is found by others only when it is full."""
+        left, size = request.num_uncomputed_tokens, self.manager.block_size
+        if left <= share:
+            return left
+        offset = request.num_computed_tokens % size
+        whole = (share + offset) // size * size - offset
+        return whole if whole > 0 else min(left, budget, size - offset)
