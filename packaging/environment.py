@@ -241,9 +241,7 @@ def torch_note(torch_index: str, free_mb: int) -> str:
             "Note: this computer has an NVIDIA GPU. The ordinary torch for Windows is a CPU build; "
             "README.md says how --torch-index brings a CUDA build."
         )
-    note = (
-        f"which is several GB large ({free_mb:,} MB are free here, {CUDA_INSTALL_MB:,} are enough)"
-    )
+    size = f"and takes several GB ({free_mb:,} MB are free here, {CUDA_INSTALL_MB:,} are enough)"
     if not Path("/proc/driver/nvidia/version").exists():
         return (
             f"Note: no NVIDIA GPU was found. The ordinary torch for Linux is a CUDA build {size}; "
