@@ -1,0 +1,35 @@
+"""What holds for every test: no display needed, no Qt warning, no thread left behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+# Before anything imports Qt. Somebody who wants to see the windows sets it to xcb or windows.
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+THREAD_GRACE_S = 5.0
+
+
+def _leaked(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Threads started since ``before`` that keep the process alive, or are an engine's."""
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and (not thread.daemon or thread.name.startswith("quire"))
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_threads() -> Iterator[None]:
+    """Fails a test whose threads outlive it. Set up first, so it looks after all other fixtures."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + THREAD_GRACE_S
+    while (leaked := _leaked(before)) and time.monotonic() < deadline:
+        leaked[0].join(0.05)
+    assert not leaked, f"threads left running: {[thread.name for thread in leaked]}"
