@@ -19,13 +19,13 @@ DRAIN_INTERVAL_MS = 16
 class Bridge(QObject):
     """Carries commands to the engine and its events to the GUI thread.
 
-    The engine thread wakes it with one queued signal; it drains at most every 16 ms, and not at all while
-    nothing happens. All methods are for the GUI thread. Commands sent before ``start`` are kept and
-    sent then.
+    The engine thread wakes it with one queued signal; it drains at most every 16 ms, and not at
+    all while nothing happens. All methods are for the GUI thread. Commands sent before ``start``
+    are kept and sent then.
 
     Signals:
-        engine_event(Event): every event but the two below, in order. Consecutive ``TokensGenerated`` of
-            one request within a drain arrive as one.
+        engine_event(Event): every event but the two below, in order. Consecutive
+            ``TokensGenerated`` of one request within a drain arrive as one.
         block_events_received(BlockEvents): only while subscribed.
         stats_changed(EngineStats)
     """
@@ -77,7 +77,9 @@ class Bridge(QObject):
             self._client.send(command)
 
     def subscribe_pool(self) -> None:
-        """Asks for snapshots and block events; counted, so that each call needs an ``unsubscribe_pool``."""
+        """Asks for snapshots and block events; counted, so that each call needs an
+        ``unsubscribe_pool``.
+        """
         self._subscribers += 1
         if self._subscribers == 1:
             self.send(SubscribePool())

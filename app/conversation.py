@@ -18,7 +18,9 @@ SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 
 
 class MessageStatus(StrEnum):
-    """``DONE`` for every user message. ``STOPPED``: by the user; ``INTERRUPTED``: the program ended."""
+    """``DONE`` for every user message. ``STOPPED``: by the user; ``INTERRUPTED``: the program
+    ended.
+    """
 
     DONE = "done"
     STREAMING = "streaming"
@@ -41,8 +43,9 @@ class Message:
     """One node of a conversation's tree.
 
     ``parent_id`` is None for a first message. On answers: ``turn`` holds the exact ids of the turn,
-    ``usage`` what it cost, ``finish_reason`` and ``limit`` as the engine reported them, ``seed`` the
-    seed that was used, ``model`` its name, and ``system_prompt_key`` the system prompt it was made under.
+    ``usage`` what it cost, ``finish_reason`` and ``limit`` as the engine reported them, ``seed``
+    the seed that was used, ``model`` its name, and ``system_prompt_key`` the system prompt it was
+    made under.
     """
 
     role: str
@@ -77,6 +80,7 @@ class Conversation:
     number: int = 1
     system_prompt: str = ""
     created_at: float = field(default_factory=time.time)
+    updated_at: float = field(default_factory=time.time)
     is_open: bool = True
     active_leaf_id: str | None = None
     forked_from_id: str = ""
@@ -126,7 +130,9 @@ class Conversation:
         return message_id
 
     def append(self, message: Message) -> Message:
-        """Adds ``message`` below the active leaf, makes it the leaf, and names an unnamed conversation."""
+        """Adds ``message`` below the active leaf, makes it the leaf, and names an unnamed
+        conversation.
+        """
         message.parent_id = self.active_leaf_id
         return self.insert(message)
 
@@ -140,12 +146,14 @@ class Conversation:
             self.message(message.parent_id)
         self.messages[message.message_id] = message
         self.active_leaf_id = message.message_id
+        self.updated_at = time.time()
         if message.role == USER and self.title_is_automatic and not self.title:
             self.title = automatic_title(message.content)
         return message
 
     def remove(self, message_id: str) -> None:
-        """Takes a childless message out; if it was the active leaf, its newest sibling or parent is.
+        """Takes a childless message out; if it was the active leaf, its newest sibling or parent
+        is.
 
         Raises:
             UnknownMessageError: it is not in this conversation.
@@ -177,7 +185,9 @@ class Conversation:
         return tuple(messages)
 
     def heal(self) -> bool:
-        """Repairs what a crash can leave: a lost active leaf, messages left streaming. True if it did."""
+        """Repairs what a crash can leave: a lost active leaf, messages left streaming. True if it
+        did.
+        """
         healed = False
         for message in self.messages.values():
             if message.status is MessageStatus.STREAMING:
@@ -203,7 +213,7 @@ class Conversation:
             copied = copied[:-2]
         other = Conversation(
             title=self.title,
-            title_is_automatic=False if self.title else True,
+            title_is_automatic=not self.title,
             number=number,
             system_prompt=self.system_prompt,
             forked_from_id=self.conversation_id,
@@ -219,11 +229,18 @@ def system_prompt_key(system_prompt: str) -> str:
 
 
 def automatic_title(text: str) -> str:
-    """The first line of ``text`` with anything, without control characters, at most TITLE_LENGTH long."""
+    """The first line that is not blank, without control characters, cut to TITLE_LENGTH."""
     for line in text.splitlines():
         # Format characters include the bidirectional controls, which could reorder a tab's text.
-        plain = "".join(" " if c == "\t" else c for c in line if c == "\t" or unicodedata.category(c)[0] != "C")
+        plain = "".join(
+            " " if c == "\t" else c for c in line if c == "\t" or unicodedata.category(c)[0] != "C"
+        )
         plain = " ".join(plain.split())
         if plain:
             return plain if len(plain) <= TITLE_LENGTH else plain[: TITLE_LENGTH - 1].rstrip() + "…"
     return ""
+
+
+def storable(text: str) -> str:
+    """``text`` with lone surrogates replaced: neither SQLite nor a tokenizer takes them."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

@@ -6,5 +6,7 @@ from engine.api.errors import ErrorInfo
 
 
 def describe_error(error: ErrorInfo) -> tuple[str, str]:
-    """(cause, action) in the user's language, plain text; the engine's own words for an unknown code."""
+    """(cause, action) in the user's language, plain text; the engine's own words for an unknown
+    code.
+    """
     return error.message, error.action

@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Signal
+import logging
 
+from PySide6.QtCore import QObject, Slot
+
+from app.answers import Answers
 from app.bridge import Bridge
-from app.conversation import Conversation
-from app.session_state import ConversationSummary, ModelState, RequestState
+from app.conversation import (
+    ASSISTANT,
+    USER,
+    Message,
+    MessageStatus,
+    storable,
+)
+from app.conversations import Conversations
+from app.model_control import ModelControl
+from app.session_state import (
+    ModelState,
+    ModelStatus,
+    Notice,
+    RequestState,
+    Severity,
+)
 from app.settings import Settings
 from app.store import Store
+from engine.api.commands import SetFocus
+from engine.api.errors import EmptyMessageError, EngineError, ErrorInfo, NoModelError
+from engine.api.events import CommandFailed, Event
+
+_LOG = logging.getLogger(__name__)
+_TABS_STATE = "open_tabs"
+_ACTIVE_STATE = "active_tab"
+_KEPT_CLOSED = 20
 
 
-class Session(QObject):
+class Session(Conversations):
     """Owns the conversations and drives the engine through the bridge. GUI thread only.
 
-    Widgets read the conversations that it hands out and never change them; every change goes through
-    a method here and comes back as a signal.
-
-    Signals (ids are strings):
-        conversation_added(conversation_id): new, opened or forked; it is open now.
-        conversation_closed(conversation_id): its tab goes; ``reopen_conversation`` undoes it.
-        conversation_changed(conversation_id): title, number or system prompt.
-        active_conversation_changed(conversation_id)
-        path_changed(conversation_id): the shown branch is another one; show it anew.
-        message_added(conversation_id, message_id): at the end of the shown branch.
-        message_removed(conversation_id, message_id): it was the last of the shown branch.
-        text_appended(conversation_id, message_id, text): at most once a drain for each message.
-        message_changed(conversation_id, message_id): status, usage, error or versions.
-        request_state_changed(conversation_id): see ``request_state``.
-        model_state_changed(): see ``model_state``.
-        draft_restored(conversation_id, text): a message that could not be sent; put it into the composer.
-        notice_raised(Notice)
-        default_system_prompt_changed(text)
+    Widgets read the conversations that it hands out and never change them; every change goes
+    through a method here and comes back as a signal of ``SessionSignals``.
     """
-
-    conversation_added = Signal(str)
-    conversation_closed = Signal(str)
-    conversation_changed = Signal(str)
-    active_conversation_changed = Signal(str)
-    path_changed = Signal(str)
-    message_added = Signal(str, str)
-    message_removed = Signal(str, str)
-    text_appended = Signal(str, str, str)
-    message_changed = Signal(str, str)
-    request_state_changed = Signal(str)
-    model_state_changed = Signal()
-    draft_restored = Signal(str, str)
-    notice_raised = Signal(object)
-    default_system_prompt_changed = Signal(str)
 
     def __init__(
         self,
@@ -57,104 +51,168 @@ class Session(QObject):
         models_dir: str,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        """Opens the conversations that were open last time. ``models_dir``: the model folder."""
+        super().__init__(store, settings, parent)
+        self._bridge = bridge
+        self._answers = Answers(bridge, store, self)
+        self._model = ModelControl(
+            bridge,
+            settings,
+            models_dir,
+            self,
+            self._answers.model_ready,
+            self._answers.model_unavailable,
+        )
+        bridge.engine_event.connect(self._on_bridge_engine_event)
 
     # --- reading ---
 
     @property
-    def model_state(self) -> ModelState: ...
-
-    @property
-    def active_conversation_id(self) -> str:
-        """The conversation in front, or empty."""
-
-    @property
-    def default_system_prompt(self) -> str:
-        """What new conversations begin with."""
-
-    def conversation_ids(self) -> list[str]:
-        """Open conversations in the order of their tabs."""
-
-    def conversation(self, conversation_id: str) -> Conversation:
-        """An open conversation. Raises KeyError for any other."""
-
-    def closed_conversations(self) -> list[ConversationSummary]:
-        """Stored conversations that are not open, the latest used first."""
+    def model_state(self) -> ModelState:
+        return self._model.state
 
     def request_state(self, conversation_id: str) -> RequestState:
         """What the conversation's answer is doing; ``IDLE`` if there is none."""
+        return self._answers.state(conversation_id)
 
     def is_busy(self, conversation_id: str) -> bool:
         """True while an answer is waited for or generated."""
+        return self._answers.is_busy(conversation_id)
 
     # --- conversations ---
 
-    def new_conversation(self, system_prompt: str | None = None) -> str:
-        """Opens an empty conversation; None takes the default system prompt. Returns its id."""
-
     def close_conversation(self, conversation_id: str) -> None:
-        """Stops its answer and closes it; it stays stored. An empty one without a draft is deleted."""
-
-    def reopen_conversation(self, conversation_id: str) -> bool:
-        """Opens a stored conversation again. False, with a notice, if it is not there."""
-
-    def rename(self, conversation_id: str, title: str) -> None:
-        """Sets the title; an empty one brings back the automatic title."""
-
-    def fork(self, conversation_id: str, message_id: str | None = None) -> str:
-        """Copies the branch down to ``message_id`` (None: to its end) into a new conversation."""
-
-    def set_system_prompt(self, conversation_id: str, text: str) -> None:
-        """Changes the system prompt from the next answer on."""
-
-    def set_default_system_prompt(self, text: str) -> None:
-        """Changes what new conversations begin with, and empty open ones that had the old default."""
+        """Stops its answer and closes it; it stays stored, an empty one without a draft is
+        deleted.
+        """
+        self._answers.abandon(conversation_id)
+        super().close_conversation(conversation_id)
 
     def set_active_conversation(self, conversation_id: str) -> None:
         """Tells which conversation is in front; the engine serves it first. Empty for none."""
-
-    def set_order(self, conversation_ids: list[str]) -> None:
-        """Keeps the order of the tabs."""
-
-    def set_draft(self, conversation_id: str, text: str) -> None:
-        """Keeps the text of the composer; cheap enough for every key press."""
+        if conversation_id != self._active_id:
+            self._bridge.send(SetFocus(conversation_id))
+            super().set_active_conversation(conversation_id)
 
     # --- answers ---
 
     def send(self, conversation_id: str, text: str) -> bool:
         """Adds a user message and asks for an answer.
 
-        False, with a notice, if it was refused; the text then belongs back into the composer. A refusal
-        that comes later from the engine takes both messages out again and emits ``draft_restored``.
+        False, with a notice, if it was refused; the text then belongs back into the composer. A
+        refusal that comes later from the engine takes both messages out again and emits
+        ``draft_restored``.
         """
+        text = storable(text)
+        if not text.strip():
+            self._refuse(EmptyMessageError("The message is empty."), conversation_id)
+            return False
+        if not self._can_ask(conversation_id):
+            return False
+        conversation = self._open[conversation_id]
+        previous = conversation.active_leaf_id
+        question = conversation.append(Message(USER, text))
+        answer = conversation.append(self._empty_answer())
+        conversation.draft = ""
+        self._store.save_conversation(conversation)
+        for message in (question, answer):
+            self._store.save_message(conversation_id, message)
+            self.message_added.emit(conversation_id, message.message_id)
+        if previous is None:
+            self.conversation_changed.emit(conversation_id)
+        self._answers.ask(conversation, answer, previous, text)
+        return True
 
     def stop(self, conversation_id: str) -> None:
         """Stops the answer in any state; what has come stays. Does nothing if there is none."""
+        self._answers.stop(conversation_id)
 
     def regenerate(self, conversation_id: str, message_id: str | None = None) -> bool:
-        """Asks for another version of an answer (None: the last one). False, with a notice, if refused."""
+        """Asks for another version of an answer (None: the last one). False, with a notice, if
+        refused.
+        """
+        if not self._can_ask(conversation_id):
+            return False
+        conversation = self._open[conversation_id]
+        path = conversation.path_to(message_id or conversation.active_leaf_id)
+        while path and path[-1].role != USER:
+            path.pop()
+        if not path:
+            self._refuse(EmptyMessageError("There is no answer to make again."), conversation_id)
+            return False
+        previous = conversation.active_leaf_id
+        answer = self._empty_answer()
+        answer.parent_id = path[-1].message_id
+        conversation.insert(answer)
+        self._store.save_conversation(conversation)
+        self._store.save_message(conversation_id, answer)
+        self.path_changed.emit(conversation_id)
+        self._answers.ask(conversation, answer, previous, None)
+        return True
 
     def select_version(self, conversation_id: str, message_id: str) -> None:
         """Shows this version of a message, and the newest branch below it."""
+        conversation = self._open[conversation_id]
+        leaf = conversation.newest_leaf(conversation.message(message_id).message_id)
+        if leaf != conversation.active_leaf_id:
+            conversation.active_leaf_id = leaf
+            self._store.save_conversation(conversation)
+            self.path_changed.emit(conversation_id)
 
     # --- model ---
 
     def load_model(self, path: str = "") -> None:
         """Loads a GGUF file or model folder; empty means the starter model."""
+        self._answers.model_loading()
+        self._model.load(path)
 
     def fetch_starter(self) -> None:
-        """Fetches the starter model if it is absent, and loads it. The only thing that uses the network."""
+        """Fetches the starter model if it is absent, and loads it. The only thing that uses the
+        network.
+        """
+        self._answers.model_loading()
+        self._model.load("", fetch_starter=True)
 
-    # --- state of the window, end ---
+    def engine_died(self, message: str) -> None:
+        """The engine thread ended by a fault: answers fail, the window stays."""
+        error = ErrorInfo(
+            "engine_died", message, "Your conversations are saved. Restart Quire to go on."
+        )
+        self._model.fail(error)
 
-    def set_window_state(self, name: str, value: str) -> None:
-        """Keeps a small text (geometry, splitter) with the profile."""
+    # --- end ---
 
-    def window_state(self, name: str) -> str:
-        """What was kept under ``name``, or empty."""
+    def shut_down(self, timeout_s: float = 3.0) -> bool:
+        """Marks running answers as interrupted and saves everything. False if that failed."""
+        self._answers.interrupt_all()
+        return self._store.flush(timeout_s)
 
-    def report(self, code: str, message: str, action: str = "") -> None:
-        """Raises an error notice for something that happened outside, and logs it."""
+    def _empty_answer(self) -> Message:
+        return Message(
+            ASSISTANT, "", status=MessageStatus.STREAMING, params=self._settings.values.sampling
+        )
 
-    def shut_down(self) -> None:
-        """Marks running answers as interrupted and saves everything. The session ends with it."""
+    def _can_ask(self, conversation_id: str) -> bool:
+        if self._answers.is_busy(conversation_id):
+            error = ErrorInfo(
+                "answer_running",
+                "This conversation is still being answered.",
+                "Wait for the answer, or stop it.",
+            )
+            self.notice_raised.emit(Notice(Severity.WARNING, error, conversation_id))
+            return False
+        if self.model_state.status in (ModelStatus.NO_MODEL, ModelStatus.FAILED):
+            self._refuse(NoModelError("No model is loaded."), conversation_id)
+            return False
+        return True
+
+    def _refuse(self, error: EngineError, conversation_id: str) -> None:
+        self.notice_raised.emit(Notice(Severity.WARNING, error.info(), conversation_id))
+
+    @Slot(object)
+    def _on_bridge_engine_event(self, event: Event) -> None:
+        if self._model.handle(event) or self._answers.handle(event):
+            return
+        if isinstance(event, CommandFailed) and not event.command_id:
+            _LOG.warning("%s failed: %s", event.command, event.error.message)
+            self.notice_raised.emit(Notice(Severity.WARNING, event.error))

@@ -10,7 +10,9 @@ from engine.api.events import ModelInfo
 
 
 class ModelStatus(StrEnum):
-    """``STARTING``: the engine thread is not up yet. ``NO_MODEL``: nothing loaded, nothing loading."""
+    """``STARTING``: the engine thread is not up yet. ``NO_MODEL``: nothing loaded, nothing
+    loading.
+    """
 
     STARTING = "starting"
     NO_MODEL = "no_model"
@@ -23,9 +25,9 @@ class ModelStatus(StrEnum):
 class ModelState:
     """The engine's model.
 
-    ``stage``, ``fraction`` (0 to 1) and ``detail`` while LOADING, as in ``ModelLoading``; ``info`` and
-    ``load_s`` (seconds) when READY; ``error`` when FAILED (its code ``starter_model_missing`` means that
-    fetching it would help).
+    ``stage``, ``fraction`` (0 to 1) and ``detail`` while LOADING, as in ``ModelLoading``; ``info``
+    and ``load_s`` (seconds) when READY; ``error`` when FAILED (its code ``starter_model_missing``
+    means that fetching it would help).
     """
 
     status: ModelStatus = ModelStatus.STARTING

@@ -21,8 +21,8 @@ DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
 class Values:
     """All settings at one moment.
 
-    ``model_path`` empty means the starter model. ``engine``: values for ``EngineConfig`` that differ
-    from its defaults; names of other engines are accepted there.
+    ``model_path`` empty means the starter model. ``engine``: values for ``EngineConfig`` that
+    differ from its defaults; names of other engines are accepted there.
 
     Raises:
         InvalidValueError: a value is out of its range; the error names it.
@@ -60,8 +60,8 @@ def _require(ok: bool, name: str, value: object, rule: str) -> None:
 class Settings:
     """The settings file of a profile.
 
-    A value that is unknown or out of range is not used and not thrown away: it stays in the file, and
-    ``problems`` says what is wrong with it.
+    A value that is unknown or out of range is not used and not thrown away: it stays in the file,
+    and ``problems`` says what is wrong with it.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -168,7 +168,10 @@ def _sampling(value: Any) -> SamplingParams:
     known = {f.name for f in fields(SamplingParams)}
     for name in value:
         _require(name in known, f"sampling.{name}", value[name], "there is no such setting")
-    return SamplingParams(**{n: tuple(v) if n == "stop" else v for n, v in value.items()})
+    parts: dict[str, Any] = dict(value)
+    if "stop" in parts:
+        parts["stop"] = tuple(parts["stop"])
+    return SamplingParams(**parts)
 
 
 def _engine(value: Any) -> EngineConfig:

@@ -1,0 +1,245 @@
+"""The stored and open conversations: the half of the session that needs no engine."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+
+from app.app_error import AppError
+from app.conversation import USER, Conversation, automatic_title, storable
+from app.session_signals import SessionSignals
+from app.session_state import ConversationSummary, Notice, Severity
+from app.settings import Settings
+from app.store import Store
+from engine.api.errors import ErrorInfo
+
+_LOG = logging.getLogger(__name__)
+_TABS_STATE = "open_tabs"
+_ACTIVE_STATE = "active_tab"
+_KEPT_CLOSED = 20
+
+
+class Conversations(SessionSignals):
+    """Opens, closes and changes conversations, and stores every change. GUI thread only."""
+
+    _store_failed = Signal(object)
+    _store_recovered = Signal()
+
+    def __init__(self, store: Store, settings: Settings, parent: QObject | None = None) -> None:
+        """Opens the conversations that were open last time."""
+        super().__init__(parent)
+        self._store = store
+        self._settings = settings
+        self._open: dict[str, Conversation] = {}
+        self._recently_closed: OrderedDict[str, Conversation] = OrderedDict()
+        self._active_id = ""
+        self._restore()
+        queued = Qt.ConnectionType.QueuedConnection
+        self._store_failed.connect(self._on_store_failed, queued)
+        self._store_recovered.connect(self._on_store_recovered, queued)
+        store.on_error = self._store_failed.emit
+        store.on_recovered = self._store_recovered.emit
+
+    @property
+    def active_conversation_id(self) -> str:
+        """The conversation in front, or empty."""
+        return self._active_id
+
+    @property
+    def default_system_prompt(self) -> str:
+        """What new conversations begin with."""
+        return self._settings.values.default_system_prompt
+
+    def conversation_ids(self) -> list[str]:
+        """Open conversations in the order of their tabs."""
+        return list(self._open)
+
+    def conversation(self, conversation_id: str) -> Conversation:
+        """An open conversation. Raises KeyError for any other."""
+        return self._open[conversation_id]
+
+    def closed_conversations(self) -> list[ConversationSummary]:
+        """Stored conversations that are not open, the latest used first."""
+        return [s for s in self._store.summaries() if s.conversation_id not in self._open]
+
+    def new_conversation(self, system_prompt: str | None = None) -> str:
+        """Opens an empty conversation; None takes the default system prompt. Returns its id."""
+        prompt = self.default_system_prompt if system_prompt is None else storable(system_prompt)
+        return self._add(Conversation(number=self._free_number(), system_prompt=prompt))
+
+    def close_conversation(self, conversation_id: str) -> None:
+        """Closes it; it stays stored, but an empty one without a draft is deleted."""
+        conversation = self._open.pop(conversation_id)
+        conversation.is_open = False
+        self._recently_closed[conversation_id] = conversation
+        while len(self._recently_closed) > _KEPT_CLOSED:
+            self._recently_closed.popitem(last=False)
+        if conversation.messages or conversation.draft:
+            self._store.save_conversation(conversation)
+        else:
+            self._store.delete_conversation(conversation_id)
+        self._save_order()
+        self.conversation_closed.emit(conversation_id)
+
+    def reopen_conversation(self, conversation_id: str) -> bool:
+        """Opens a stored conversation again. False, with a notice, if it is not there."""
+        if conversation_id in self._open:
+            return True
+        conversation = self._recently_closed.pop(conversation_id, None)
+        if conversation is None:
+            self._store.flush()
+            conversation = self._store.load_conversation(conversation_id)
+        if conversation is None:
+            self.report("conversation_not_found", "This conversation is no longer stored.")
+            return False
+        conversation.is_open = True
+        taken = {c.number for c in self._open.values()}
+        if conversation.number in taken:
+            conversation.number = self._free_number()
+        self._add(conversation)
+        return True
+
+    def rename(self, conversation_id: str, title: str) -> None:
+        """Sets the title; an empty one brings back the automatic title."""
+        conversation = self._open[conversation_id]
+        plain = automatic_title(storable(title))
+        conversation.title_is_automatic = not plain
+        if not plain:
+            first = next((m for m in conversation.path() if m.role == USER), None)
+            plain = "" if first is None else automatic_title(first.content)
+        conversation.title = plain
+        self._save_changed(conversation)
+
+    def fork(self, conversation_id: str, message_id: str | None = None) -> str:
+        """Copies the branch down to ``message_id`` (None: to its end) into a new conversation.
+
+        The exact ids go along, so that the copy is served from the prefix cache.
+        """
+        original = self._open[conversation_id]
+        copy = original.fork(message_id, self._free_number())
+        self._add(copy)
+        for message in copy.path():
+            self._store.save_message(copy.conversation_id, message)
+        return copy.conversation_id
+
+    def set_system_prompt(self, conversation_id: str, text: str) -> None:
+        """Changes the system prompt from the next answer on."""
+        conversation = self._open[conversation_id]
+        if conversation.system_prompt != text:
+            conversation.system_prompt = storable(text)
+            self._save_changed(conversation)
+
+    def set_default_system_prompt(self, text: str) -> None:
+        """Changes what new conversations begin with, and empty open ones that had the old default."""
+        old, text = self.default_system_prompt, storable(text)
+        if text == old:
+            return
+        self.change_settings(default_system_prompt=text)
+        for conversation in self._open.values():
+            if not conversation.messages and conversation.system_prompt == old:
+                conversation.system_prompt = text
+                self._save_changed(conversation)
+        self.default_system_prompt_changed.emit(text)
+
+    def set_active_conversation(self, conversation_id: str) -> None:
+        """Tells which conversation is in front. Empty for none."""
+        if conversation_id == self._active_id:
+            return
+        self._active_id = conversation_id
+        self._store.set_state(_ACTIVE_STATE, conversation_id)
+        self.active_conversation_changed.emit(conversation_id)
+
+    def set_order(self, conversation_ids: list[str]) -> None:
+        """Keeps the order of the tabs; ids that are not open are left out, missing ones come last."""
+        ordered = [i for i in conversation_ids if i in self._open]
+        ordered += [i for i in self._open if i not in ordered]
+        self._open = {i: self._open[i] for i in ordered}
+        self._save_order()
+
+    def set_draft(self, conversation_id: str, text: str) -> None:
+        """Keeps the text of the composer; cheap enough for every key press."""
+        conversation = self._open.get(conversation_id)
+        if conversation is not None and conversation.draft != text:
+            conversation.draft = storable(text)
+            self._store.save_conversation_soon(conversation)
+
+    # --- state of the window, settings, notices ---
+
+    def set_window_state(self, name: str, value: str) -> None:
+        """Keeps a small text (geometry, splitter) with the profile."""
+        self._store.set_state(f"window.{name}", value)
+
+    def window_state(self, name: str) -> str:
+        """What was kept under ``name``, or empty."""
+        return self._store.state(f"window.{name}")
+
+    def change_settings(self, **changes: object) -> None:
+        """Changes settings by name; a notice says if the file could not be written.
+
+        Raises:
+            InvalidValueError: an unknown name or a value out of range; nothing is changed then.
+        """
+        try:
+            self._settings.change(**changes)
+        except OSError as error:
+            self.report("settings_write", f"The settings could not be saved: {error}")
+
+    def report(
+        self, code: str, message: str, action: str = "", severity: Severity = Severity.ERROR
+    ) -> None:
+        """Raises a notice for something that happened outside, and logs it."""
+        _LOG.warning("%s: %s", code, message)
+        self.notice_raised.emit(Notice(severity, ErrorInfo(code, message, action)))
+
+    def raise_stored_problems(self) -> None:
+        """Tells what was wrong with the profile when it was opened; for when the window can show
+        it.
+        """
+        for problem in (*self._store.problems, *self._settings.problems):
+            self.notice_raised.emit(Notice(Severity.WARNING, problem))
+
+    def _restore(self) -> None:
+        open_ids = [s.conversation_id for s in self._store.summaries() if s.is_open]
+        try:
+            order = [str(i) for i in json.loads(self._store.state(_TABS_STATE) or "[]")]
+        except (ValueError, TypeError):
+            order = []
+        position = {conversation_id: n for n, conversation_id in enumerate(order)}
+        for conversation_id in sorted(open_ids, key=lambda i: position.get(i, len(order))):
+            conversation = self._store.load_conversation(conversation_id)
+            if conversation is not None:
+                self._open[conversation_id] = conversation
+        active = self._store.state(_ACTIVE_STATE)
+        self._active_id = active if active in self._open else next(iter(self._open), "")
+
+    def _add(self, conversation: Conversation) -> str:
+        self._open[conversation.conversation_id] = conversation
+        self._store.save_conversation(conversation)
+        self._save_order()
+        self.conversation_added.emit(conversation.conversation_id)
+        return conversation.conversation_id
+
+    def _save_order(self) -> None:
+        self._store.set_state(_TABS_STATE, json.dumps(list(self._open)))
+
+    def _save_changed(self, conversation: Conversation) -> None:
+        self._store.save_conversation(conversation)
+        self.conversation_changed.emit(conversation.conversation_id)
+
+    def _free_number(self) -> int:
+        """The smallest number that no conversation had that was open in this run."""
+        seen = (*self._open.values(), *self._recently_closed.values())
+        taken = {conversation.number for conversation in seen}
+        return next(n for n in range(1, len(taken) + 2) if n not in taken)
+
+    @Slot(object)
+    def _on_store_failed(self, error: AppError) -> None:
+        _LOG.error("%s: %s", error.code, error.message)
+        self.notice_raised.emit(Notice(Severity.ERROR, error.info()))
+
+    @Slot()
+    def _on_store_recovered(self) -> None:
+        self.report("store_recovered", "Saving works again.", severity=Severity.INFO)

@@ -1,0 +1,41 @@
+"""The signals of the session, apart from it so that its parts can emit them."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+
+class SessionSignals(QObject):
+    """Ids are strings. All are emitted on the GUI thread, after the change.
+
+    conversation_added(conversation_id): new, opened or forked; it is open now.
+    conversation_closed(conversation_id): its tab goes; ``reopen_conversation`` undoes it.
+    conversation_changed(conversation_id): title, number or system prompt.
+    active_conversation_changed(conversation_id)
+    path_changed(conversation_id): the shown branch is another one; show it anew.
+    message_added(conversation_id, message_id): at the end of the shown branch.
+    message_removed(conversation_id, message_id): it was the last of the shown branch.
+    text_appended(conversation_id, message_id, text): at most once a drain for each message.
+    message_changed(conversation_id, message_id): status, usage, error or versions.
+    request_state_changed(conversation_id): see ``Session.request_state``.
+    model_state_changed(): see ``Session.model_state``.
+    draft_restored(conversation_id, text): a message that could not be sent; put it into the
+        composer, before what is there.
+    notice_raised(Notice)
+    default_system_prompt_changed(text)
+    """
+
+    conversation_added = Signal(str)
+    conversation_closed = Signal(str)
+    conversation_changed = Signal(str)
+    active_conversation_changed = Signal(str)
+    path_changed = Signal(str)
+    message_added = Signal(str, str)
+    message_removed = Signal(str, str)
+    text_appended = Signal(str, str, str)
+    message_changed = Signal(str, str)
+    request_state_changed = Signal(str)
+    model_state_changed = Signal()
+    draft_restored = Signal(str, str)
+    notice_raised = Signal(object)
+    default_system_prompt_changed = Signal(str)

@@ -1,0 +1,194 @@
+"""Conversations and messages as rows of the database, and back. Qt-free."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app.conversation import Conversation, Message, MessageStatus
+from engine.api.errors import ErrorInfo
+from engine.api.events import RequestUsage
+from engine.api.params import SamplingParams, TurnTokens
+
+CONVERSATION_COLUMNS = (
+    "conversation_id",
+    "title",
+    "title_is_automatic",
+    "number",
+    "system_prompt",
+    "is_open",
+    "active_leaf_id",
+    "forked_from_id",
+    "draft",
+    "created_at",
+    "updated_at",
+)
+MESSAGE_COLUMNS = (
+    "message_id",
+    "conversation_id",
+    "parent_id",
+    "role",
+    "content",
+    "status",
+    "created_at",
+    "prompt_ids",
+    "output_ids",
+    "covered_chars",
+    "fingerprint",
+    "usage",
+    "error",
+    "params",
+    "seed",
+    "model",
+    "finish_reason",
+    "length_limit",
+    "system_prompt_key",
+)
+
+
+def upsert_sql(table: str, columns: Sequence[str]) -> str:
+    """Inserts a row or changes it in place; the first column is the key.
+
+    Not REPLACE, which would delete the row first and its children with it.
+    """
+    key, *others = columns
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+    marks = ", ".join("?" * len(columns))
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) "
+        f"ON CONFLICT ({key}) DO UPDATE SET {changes}"
+    )
+
+
+def conversation_row(conversation: Conversation) -> tuple[Any, ...]:
+    """Values of CONVERSATION_COLUMNS."""
+    return (
+        conversation.conversation_id,
+        conversation.title,
+        int(conversation.title_is_automatic),
+        conversation.number,
+        conversation.system_prompt,
+        int(conversation.is_open),
+        conversation.active_leaf_id,
+        conversation.forked_from_id,
+        conversation.draft,
+        conversation.created_at,
+        conversation.updated_at,
+    )
+
+
+def message_row(conversation_id: str, message: Message) -> tuple[Any, ...]:
+    """Values of MESSAGE_COLUMNS."""
+    turn = message.turn
+    return (
+        message.message_id,
+        conversation_id,
+        message.parent_id,
+        message.role,
+        message.content,
+        message.status.value,
+        message.created_at,
+        None if turn is None else pack_ids(turn.prompt_ids),
+        None if turn is None else pack_ids(turn.output_ids),
+        None if turn is None else turn.covered_chars,
+        None if turn is None else turn.fingerprint,
+        None if message.usage is None else json.dumps(asdict(message.usage)),
+        None if message.error is None else json.dumps(asdict(message.error)),
+        None if message.params is None else json.dumps(asdict(message.params)),
+        None if message.seed is None else str(message.seed),
+        message.model,
+        message.finish_reason,
+        message.limit,
+        message.system_prompt_key,
+    )
+
+
+def conversation_from_row(row: sqlite3.Row) -> Conversation:
+    """A conversation without its messages."""
+    return Conversation(
+        conversation_id=row["conversation_id"],
+        title=row["title"],
+        title_is_automatic=bool(row["title_is_automatic"]),
+        number=row["number"],
+        system_prompt=row["system_prompt"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        is_open=bool(row["is_open"]),
+        active_leaf_id=row["active_leaf_id"],
+        forked_from_id=row["forked_from_id"],
+        draft=row["draft"],
+    )
+
+
+def message_from_row(row: sqlite3.Row) -> Message:
+    """A message; its exact ids are left out where the row holds none."""
+    turn = None
+    if row["prompt_ids"] is not None and row["output_ids"] is not None:
+        turn = TurnTokens(
+            unpack_ids(row["prompt_ids"]),
+            unpack_ids(row["output_ids"]),
+            row["covered_chars"],
+            row["fingerprint"],
+        )
+    error = _loaded(row["error"])
+    params = _loaded(row["params"])
+    usage = _loaded(row["usage"])
+    return Message(
+        role=row["role"],
+        content=row["content"],
+        parent_id=row["parent_id"],
+        message_id=row["message_id"],
+        status=MessageStatus(row["status"]),
+        created_at=row["created_at"],
+        turn=turn,
+        usage=None if usage is None else RequestUsage(**usage),
+        error=None if error is None else _error_info(error),
+        params=None if params is None else _sampling_params(params),
+        seed=None if row["seed"] is None else int(row["seed"]),
+        model=row["model"],
+        finish_reason=row["finish_reason"],
+        limit=row["length_limit"],
+        system_prompt_key=row["system_prompt_key"],
+    )
+
+
+def pack_ids(ids: Sequence[int]) -> bytes:
+    """Token ids as bytes: the width of one id (2 or 4), then the ids, little-endian."""
+    width = 2 if max(ids, default=0) < 1 << 16 else 4
+    packed = array("H" if width == 2 else "I", ids)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return bytes([width]) + packed.tobytes()
+
+
+def unpack_ids(blob: bytes) -> tuple[int, ...]:
+    """Undoes ``pack_ids``.
+
+    Raises:
+        ValueError: these are not packed ids.
+    """
+    if not blob or blob[0] not in (2, 4) or (len(blob) - 1) % blob[0]:
+        raise ValueError("not packed token ids")
+    ids = array("H" if blob[0] == 2 else "I")
+    ids.frombytes(blob[1:])
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return tuple(ids)
+
+
+def _loaded(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else json.loads(text)
+
+
+def _sampling_params(stored: dict[str, Any]) -> SamplingParams:
+    return SamplingParams(**(stored | {"stop": tuple(stored["stop"])}))
+
+
+def _error_info(stored: dict[str, Any]) -> ErrorInfo:
+    numbers = tuple((str(name), value) for name, value in stored["numbers"])
+    return ErrorInfo(stored["code"], stored["message"], stored["action"], numbers)

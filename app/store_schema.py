@@ -1,0 +1,113 @@
+"""Tables of the conversation database, and opening a connection to it. Qt-free."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from app.app_error import StoreDamagedError, StoreTooNewError
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x51756972
+BUSY_TIMEOUT_MS = 5000
+
+# Parents may be written after their children within a transaction, hence the deferred references.
+# Seeds are text: they are unsigned 64-bit, SQLite's integers are signed.
+_SCHEMA = """
+CREATE TABLE conversations (
+    conversation_id TEXT PRIMARY KEY,
+    title TEXT NOT NULL,
+    title_is_automatic INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    system_prompt TEXT NOT NULL,
+    is_open INTEGER NOT NULL,
+    active_leaf_id TEXT,
+    forked_from_id TEXT NOT NULL,
+    draft TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+);
+CREATE TABLE messages (
+    message_id TEXT PRIMARY KEY,
+    conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE
+        DEFERRABLE INITIALLY DEFERRED,
+    parent_id TEXT REFERENCES messages ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+    content TEXT NOT NULL,
+    status TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    prompt_ids BLOB,
+    output_ids BLOB,
+    covered_chars INTEGER,
+    fingerprint TEXT,
+    usage TEXT,
+    error TEXT,
+    params TEXT,
+    seed TEXT,
+    model TEXT NOT NULL,
+    finish_reason TEXT NOT NULL,
+    length_limit TEXT NOT NULL,
+    system_prompt_key TEXT NOT NULL
+);
+CREATE INDEX messages_by_conversation ON messages (conversation_id);
+CREATE INDEX messages_by_parent ON messages (parent_id);
+CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming';
+CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+def connect(database: Path) -> sqlite3.Connection:
+    """Opens the database in autocommit mode with foreign keys and a busy timeout.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+    """
+    connection = sqlite3.connect(
+        database, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Checks the database and makes the tables of an empty one.
+
+    Raises:
+        StoreTooNewError: its schema is newer than ``SCHEMA_VERSION``; nothing was changed.
+        StoreDamagedError: it failed SQLite's quick check, or belongs to another program.
+        sqlite3.Error: it cannot be read or written.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > SCHEMA_VERSION:
+        raise StoreTooNewError(
+            f"The conversations were saved by a newer Quire: schema {version}, "
+            f"this one knows {SCHEMA_VERSION}.",
+            found=version,
+            known=SCHEMA_VERSION,
+        )
+    finding = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    if finding != "ok":
+        raise StoreDamagedError(f"The conversation database is damaged: {finding}", reason=finding)
+    if version == 0:
+        _create(connection)
+    elif connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StoreDamagedError(
+            "The conversation database belongs to another program.", reason="application id"
+        )
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise StoreDamagedError(
+            "The conversation database belongs to another program.", reason="foreign tables"
+        )
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
+        f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+    )
