@@ -226,23 +226,30 @@ def check_disk(folder: Path, torch_index: str) -> None:
             f"the installation needs {CPU_INSTALL_MB:,} MB.",
             f"free {CPU_INSTALL_MB - free_mb:,} MB or more, or move this folder to another disk.",
         )
-    if note := torch_note(torch_index, free_mb):
+    if note := torch_note(torch_index, free_mb, has_nvidia_gpu()):
         print(note, file=sys.stderr)
 
 
-def torch_note(torch_index: str, free_mb: int) -> str:
+def has_nvidia_gpu() -> bool:
+    """Whether an NVIDIA driver is installed."""
+    if sys.platform == "win32":
+        return shutil.which("nvidia-smi") is not None
+    return Path("/proc/driver/nvidia/version").exists()
+
+
+def torch_note(torch_index: str, free_mb: int, gpu: bool) -> str:
     """A hint where the ordinary build of torch is probably not the one wanted; empty otherwise."""
     if torch_index:
         return ""
     if sys.platform == "win32":
-        if not shutil.which("nvidia-smi"):
-            return ""
         return (
             "Note: this computer has an NVIDIA GPU. The ordinary torch for Windows is a CPU build; "
             "README.md says how --torch-index brings a CUDA build."
+            if gpu
+            else ""
         )
     size = f"and takes several GB ({free_mb:,} MB are free here, {CUDA_INSTALL_MB:,} are enough)"
-    if not Path("/proc/driver/nvidia/version").exists():
+    if not gpu:
         return (
             f"Note: no NVIDIA GPU was found. The ordinary torch for Linux is a CUDA build {size}; "
             "README.md says how --torch-index brings a smaller CPU build."
