@@ -1,0 +1,179 @@
+"""One message on the page: its blocks, a bubble for the user's, a line of figures below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.markdown import Block, MarkdownStream
+from app.widgets.transcript.boxes import PLAIN, BlockBox
+from app.widgets.transcript.documents import DocumentFactory
+
+USER_PAD_X, USER_PAD_Y = 14.0, 9.0
+FOOTER_HEIGHT = 30.0
+USER_SHARE = 0.82
+_PLAIN_LINES = 40
+_PLAIN_CHARS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """What the transcript shows of a message.
+
+    ``footer``: figures or what the answer waits for; ``tone`` its colour token (``muted``, ``error``,
+    ``warning``). ``version`` of ``num_versions``, from 1. ``is_open``: more text will come.
+    """
+
+    message_id: str
+    is_user: bool
+    text: str
+    footer: str = ""
+    tone: str = "muted"
+    version: int = 1
+    num_versions: int = 1
+    is_open: bool = False
+
+
+class MessageItem:
+    """Geometry in pixels: ``top`` from the top of the page; ``height`` with footer."""
+
+    def __init__(self, view: MessageView) -> None:
+        self.view = view
+        self.top = 0.0
+        self.height = 0.0
+        self.bubble_width = 0.0
+        self.boxes: list[BlockBox] = []
+        self._text = view.text
+        self._stream: MarkdownStream | None = None
+        self._unparsed = True
+
+    @property
+    def text(self) -> str:
+        """The whole text so far, as Markdown for answers."""
+        return self._text
+
+    @property
+    def body_top(self) -> float:
+        return USER_PAD_Y if self.view.is_user else 0.0
+
+    def append(self, text: str) -> None:
+        """Adds streamed text; ``sync`` makes it visible."""
+        self._text += text
+        if self._stream is not None:
+            self._stream.append(text)
+        self._unparsed = True
+
+    def update(self, view: MessageView) -> None:
+        """Takes new figures, and the text if it is not the one that was streamed."""
+        was_open = self.view.is_open
+        self.view = view
+        if view.text != self._text:
+            self._text = view.text
+            self._stream = None
+            self.boxes = []
+            self._unparsed = True
+        elif was_open != view.is_open:
+            self._unparsed = True
+
+    def sync(self, width: float, factory: DocumentFactory) -> None:
+        """Parses what is new and brings the boxes in line; far boxes only get estimated heights."""
+        if not self._unparsed:
+            return
+        self._unparsed = False
+        blocks = self._plain_blocks() if self.view.is_user else self._parsed_blocks()
+        same = 0
+        limit = min(len(blocks), len(self.boxes))
+        while same < limit and self.boxes[same].block is blocks[same]:
+            same += 1
+        for index in range(same, len(blocks)):
+            if index < len(self.boxes):
+                box = self.boxes[index]
+                if box.block != blocks[index]:
+                    box.replace_block(blocks[index], factory)
+                    if box.document is None:
+                        box.estimate(self.content_width(width), factory)
+                else:
+                    box.block = blocks[index]
+            else:
+                box = BlockBox(blocks[index], self.boxes[-1] if self.boxes else None)
+                box.estimate(self.content_width(width), factory)
+                self.boxes.append(box)
+        del self.boxes[len(blocks) :]
+
+    def content_width(self, width: float) -> float:
+        """Width for the blocks on a column of ``width``."""
+        return width * USER_SHARE - 2 * USER_PAD_X if self.view.is_user else width
+
+    def estimate(self, width: float, factory: DocumentFactory) -> None:
+        """Heights for a new column width, without laying anything out."""
+        inner = self.content_width(width)
+        if not self.boxes and self._unparsed:
+            # Not even parsed: one guess for the whole text.
+            guess = BlockBox(Block(PLAIN, html=self._text), None)
+            guess.estimate(inner, factory)
+            self.height = self.body_top * 2 + guess.height + FOOTER_HEIGHT
+            return
+        for box in self.boxes:
+            box.estimate(inner, factory)
+        self.place()
+
+    def place(self) -> None:
+        """Stacks the boxes and sums up the height."""
+        y = self.body_top
+        for box in self.boxes:
+            y += box.gap
+            box.y = y
+            y += box.height
+        self.height = y + self.body_top + FOOTER_HEIGHT
+
+    def lay_out(self, width: float, top: float, bottom: float, factory: DocumentFactory) -> bool:
+        """Lays out the boxes between ``top`` and ``bottom`` (from the message's top).
+
+        True if a height changed.
+        """
+        self.sync(width, factory)
+        inner = self.content_width(width)
+        changed = False
+        for box in self.boxes:
+            if box.y + box.height >= top and box.y <= bottom:
+                changed |= abs(box.lay_out(inner, factory)) > 0.01
+        if self.view.is_user:
+            self._fit_bubble(inner)
+        old = self.height
+        self.place()
+        return changed or abs(self.height - old) > 0.01
+
+    def release(self, top: float, bottom: float) -> None:
+        """Drops the documents outside ``top`` … ``bottom``."""
+        for box in self.boxes:
+            if box.document is not None and (box.y + box.height < top or box.y > bottom):
+                box.release()
+
+    def _fit_bubble(self, inner: float) -> None:
+        widest = 0.0
+        for box in self.boxes:
+            widest = max(widest, inner if box.document is None else box.document.idealWidth())
+        self.bubble_width = min(inner, widest + 1.0) + 2 * USER_PAD_X
+
+    def _parsed_blocks(self) -> list[Block]:
+        if self._stream is None:
+            self._stream = MarkdownStream(self._text)
+        if self.view.is_open:
+            self._stream.refresh()
+        else:
+            self._stream.finish()
+        return self._stream.blocks
+
+    def _plain_blocks(self) -> list[Block]:
+        """The user's text in pieces that are quick to lay out."""
+        lines = self._text.split("\n")
+        blocks: list[Block] = []
+        piece: list[str] = []
+        size = 0
+        for line in lines:
+            if piece and (len(piece) >= _PLAIN_LINES or size > _PLAIN_CHARS):
+                blocks.append(Block(PLAIN, html="\n".join(piece)))
+                piece, size = [], 0
+            piece.append(line)
+            size += len(line)
+        blocks.append(Block(PLAIN, html="\n".join(piece)))
+        return blocks
