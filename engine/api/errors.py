@@ -23,7 +23,9 @@ EngineError
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,11 @@ class ModelFetchError(ModelError):
     action = "Check the network and the free disk space, then try again."
 
 
+class LoadCancelledError(ModelError):
+    code = "load_cancelled"
+    action = "Load a model to go on."
+
+
 class ChatTemplateError(EngineError):
     code = "chat_template"
     action = "Choose another chat template for this model."
@@ -142,3 +149,10 @@ class ChatTemplateError(EngineError):
 class InternalError(EngineError):
     code = "internal"
     action = "Please report this with the log."
+
+
+def unexpected(error: Exception) -> InternalError:
+    """Wraps an exception that nobody foresaw, with its kind and place."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return InternalError(f"{type(error).__name__}: {error}{place}")

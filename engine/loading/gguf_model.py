@@ -1,0 +1,218 @@
+"""Expands a GGUF file once into a Hugging Face folder that later starts open quickly.
+
+Quantised values are expanded exactly (float32). The Llama family's query and key rows are stored in
+GGUF for rotation of neighbouring pairs; they are brought back to the order of the two halves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.errors import ModelFileError, UnsupportedModelError
+from engine.loading.disk import partial_folder, require_free, writing_errors
+from engine.loading.gguf_config import hf_config, num_heads
+from engine.loading.gguf_header import check_gguf, damaged
+from engine.loading.gguf_tokenizer import build_tokenizer, end_token_ids, tokenizer_config
+from engine.loading.progress import (
+    Cancelled,
+    Progress,
+    check_cancelled,
+    never_cancelled,
+    no_progress,
+)
+from engine.loading.safetensors_file import write_float32
+from engine.loading.source import SOURCE_NAME, Source, expanded_folder, is_expanded
+
+_TOP_NAMES = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_LAYER_PATTERN = re.compile(r"blk\.(\d+)\.([a-z_]+)\.weight")
+_TOKENIZER_SHARE_BYTES = 32 << 20
+
+
+def expand(
+    path: Path,
+    models_dir: Path,
+    progress: Progress = no_progress,
+    cancelled: Cancelled = never_cancelled,
+) -> Path:
+    """Expands ``path`` into a folder in ``models_dir`` and returns the folder.
+
+    It appears whole or not at all, also when two processes expand the same file at once.
+
+    Raises:
+        ModelFileError: foreign, truncated or damaged.
+        UnsupportedModelError: an architecture or tokenizer that we do not know.
+        ModelFetchError: no room on the disk, or the model folder cannot be written to.
+        LoadCancelledError: ``cancelled()`` became true.
+    """
+    check_gguf(path)
+    source = Source.of(path)
+    folder = expanded_folder(source, models_dir)
+    progress("read", 0.0, path.name)
+    reader = _read(path)
+    check_cancelled(cancelled)
+    with writing_errors(models_dir, f"expanding {path.name}"):
+        models_dir.mkdir(parents=True, exist_ok=True)
+        _expand_into(folder, reader, source, progress, cancelled)
+    return folder
+
+
+def _read(path: Path) -> gguf.GGUFReader:
+    try:
+        return gguf.GGUFReader(path)
+    except (ValueError, KeyError, IndexError, OverflowError) as error:
+        raise damaged(path, str(error)) from error
+
+
+def _expand_into(
+    folder: Path,
+    reader: gguf.GGUFReader,
+    source: Source,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> None:
+    metadata = {name: field.contents() for name, field in reader.fields.items()}
+    names = {tensor.name: tensor for tensor in reader.tensors}
+    config = hf_config(metadata, names.keys())
+    tensors = _hf_tensors(reader, config)
+    needed = sum(4 * tensor.n_elements for tensor in reader.tensors) + _TOKENIZER_SHARE_BYTES
+    require_free(folder.parent, needed, f"the expanded {source.name}")
+    with partial_folder(folder.parent) as partial:
+        progress("tokenizer", 0.0, source.name)
+        tokenizer = build_tokenizer(metadata)
+        tokenizer.save(str(partial / "tokenizer.json"), pretty=False)
+        _write_json(partial / "tokenizer_config.json", tokenizer_config(metadata))
+        _write_json(partial / "config.json", {**config, "name": Path(source.name).stem})
+        generation = {"eos_token_id": end_token_ids(metadata)}
+        _write_json(partial / "generation_config.json", generation)
+        write_float32(
+            partial / "model.safetensors",
+            {name: _shape(tensor) for name, tensor in tensors.items()},
+            _expanded(tensors, config, source.name, progress, cancelled),
+        )
+        license_name = str(metadata.get("general.license") or "")
+        finished = source.with_full_digest(license=license_name)
+        _write_json(partial / SOURCE_NAME, finished.to_json())
+        check_cancelled(cancelled)
+        _publish(partial, folder, source)
+
+
+def _publish(partial: Path, folder: Path, source: Source) -> None:
+    """Gives the finished folder its name, replacing a damaged or older one."""
+    if folder.exists():
+        if is_expanded(folder, source):
+            return  # another process was quicker
+        old = partial.with_name(f"{partial.name}-old")
+        os.replace(folder, old)
+        os.replace(partial, folder)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.replace(partial, folder)
+
+
+def _hf_tensors(
+    reader: gguf.GGUFReader, config: Mapping[str, Any]
+) -> dict[str, gguf.gguf_reader.ReaderTensor]:
+    """The file's tensors under their Hugging Face names.
+
+    Raises:
+        UnsupportedModelError: a tensor that a model of the Llama family does not have.
+        ModelFileError: a tensor is missing.
+    """
+    tensors = {}
+    for tensor in reader.tensors:
+        tensors[_hf_name(tensor.name)] = tensor
+    expected = {_TOP_NAMES["token_embd.weight"], _TOP_NAMES["output_norm.weight"]}
+    for layer in range(config["num_hidden_layers"]):
+        expected |= {f"model.layers.{layer}.{name}.weight" for name in _LAYER_NAMES.values()}
+    missing = sorted(expected - tensors.keys())
+    if missing:
+        raise ModelFileError(
+            f"The model lacks {len(missing)} of its {len(expected)} tensors, {missing[0]} first.",
+            missing=len(missing),
+        )
+    return tensors
+
+
+def _hf_name(name: str) -> str:
+    if name in _TOP_NAMES:
+        return _TOP_NAMES[name]
+    match = _LAYER_PATTERN.fullmatch(name)
+    if match is None or match[2] not in _LAYER_NAMES:
+        raise UnsupportedModelError(
+            f"The model has a tensor {name}, which the Llama family does not have.", tensor=name
+        )
+    return f"model.layers.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
+
+
+def _expanded(
+    tensors: Mapping[str, gguf.gguf_reader.ReaderTensor],
+    config: Mapping[str, Any],
+    detail: str,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+    total = sum(tensor.n_elements for tensor in tensors.values())
+    done = 0
+    for name, tensor in tensors.items():
+        check_cancelled(cancelled)
+        progress("expand", done / total, detail)
+        values = _dequantised(tensor)
+        if ".q_proj." in name or ".k_proj." in name:
+            values = _halves_from_pairs(values, num_heads(config, name))
+        yield name, values
+        done += tensor.n_elements
+    progress("expand", 1.0, detail)
+
+
+def _dequantised(tensor: gguf.gguf_reader.ReaderTensor) -> npt.NDArray[np.float32]:
+    try:
+        values = gguf.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as error:
+        kind = tensor.tensor_type.name
+        raise UnsupportedModelError(
+            f"Tensor {tensor.name} is quantised as {kind}, which cannot be expanded.",
+            action="Choose another quantisation of this model, for instance Q8_0 or Q4_K_M.",
+            tensor_type=kind,
+        ) from error
+    return cast("npt.NDArray[np.float32]", values.reshape(_shape(tensor)))
+
+
+def _shape(tensor: gguf.gguf_reader.ReaderTensor) -> tuple[int, ...]:
+    """Rows first, as in the safetensors file; GGUF counts dimensions the other way round."""
+    return tuple(int(size) for size in reversed(tensor.shape))
+
+
+def _halves_from_pairs(weight: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
+    """Row order of [heads·head_dim, in]: GGUF interleaves the two halves of a head, HF does not."""
+    rows, columns = weight.shape
+    pairs = weight.reshape(heads, rows // heads // 2, 2, columns)
+    return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3)).reshape(rows, columns)
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
