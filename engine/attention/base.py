@@ -1,0 +1,45 @@
+"""What the decoder needs of an attention backend.
+
+A backend owns the storage of keys and values, so that backends without a paged pool fit behind the
+same interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from engine.batch import StepBatch
+
+
+class StepAttention(Protocol):
+    """Attention of one step, laid out once for all layers."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Stores the step's keys and values of one layer and attends.
+
+        Args:
+            layer: index of the layer.
+            query: ``[tokens, heads, head_dim]``, rotated.
+            key: ``[tokens, kv_heads · head_dim]``, rotated; ``value`` likewise, not rotated.
+
+        Returns:
+            ``[tokens, heads · head_dim]``.
+        """
+
+
+class AttentionBackend(Protocol):
+    """Where keys and values live and how a step attends to them."""
+
+    name: str
+
+    def begin_step(self, batch: StepBatch) -> StepAttention:
+        """Lays out a step. The result is valid until the next call."""
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copies blocks, ``(source, destination)`` each, before a step writes any KV."""
+
+    def forget(self, request_id: str) -> None:
+        """The request left the batch; a backend that keeps state for it drops it."""

@@ -1,0 +1,77 @@
+"""Paged attention in plain torch: one call for all decodes of a step, one for each prefill
+chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import StepAttention
+from engine.batch import StepBatch
+from engine.kv_cache import KVCache
+from kernels.reference.paged_decode import DecodeGather, decode_attend, decode_gather
+from kernels.reference.paged_prefill import PrefillGather, prefill_attend, prefill_gather
+
+
+class PagedReferenceBackend:
+    """Attention over ``cache``, a paged pool."""
+
+    name = "paged_reference"
+
+    def __init__(self, cache: KVCache, head_dim: int) -> None:
+        self.cache = cache
+        self._scale = head_dim**-0.5
+
+    def begin_step(self, batch: StepBatch) -> StepAttention:
+        return _Step(self.cache, batch, self._scale)
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.cache.copy_blocks(pairs)
+
+    def forget(self, request_id: str) -> None:
+        """Nothing: all state is in the pool."""
+
+
+class _Step:
+    def __init__(self, cache: KVCache, batch: StepBatch, scale: float) -> None:
+        self._cache = cache
+        self._scale = scale
+        self._slots = batch.slot_mapping
+        self._written: Tensor | None = None
+        keep = batch.slot_mapping >= 0
+        if not bool(keep.all()):
+            self._written = keep.nonzero().flatten()
+            self._slots = batch.slot_mapping[self._written]
+        self._num_decodes = batch.num_decodes
+        dtype = cache.k[0].dtype
+        self._decode: DecodeGather | None = None
+        if batch.num_decodes:
+            self._decode = decode_gather(
+                batch.decode_block_tables, batch.decode_lengths, cache.block_size, dtype
+            )
+        self._prefills: list[tuple[int, int, PrefillGather]] = [
+            (
+                span.first_row,
+                span.first_row + span.num_tokens,
+                prefill_gather(
+                    span.block_table, span.start, span.num_tokens, cache.block_size, dtype
+                ),
+            )
+            for span in batch.prefills
+        ]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if self._written is not None:
+            key, value = key[self._written], value[self._written]
+        self._cache.store(layer, key, value, self._slots)
+        k_rows, v_rows = self._cache.k_rows[layer], self._cache.v_rows[layer]
+        parts: list[Tensor] = []
+        if self._decode is not None:
+            rows = query[: self._num_decodes]
+            parts.append(decode_attend(rows, k_rows, v_rows, self._decode, self._scale))
+        for first, end, gather in self._prefills:
+            parts.append(prefill_attend(query[first:end], k_rows, v_rows, gather, self._scale))
+        out = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return out.flatten(1)

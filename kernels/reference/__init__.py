@@ -1,0 +1,2 @@
+"""Every kernel in plain torch, under the same names and signatures: the oracle, and the CPU
+path."""
