@@ -7,10 +7,17 @@ import threading
 import time
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 # Before anything imports Qt. Somebody who wants to see the windows sets it to xcb or windows.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+# A busy machine is no failure. Where CI is set hypothesis has a profile of its own, which also draws
+# the same examples each time.
+if "CI" not in os.environ:
+    hypothesis.settings.register_profile("local", deadline=None)
+    hypothesis.settings.load_profile("local")
 
 THREAD_GRACE_S = 5.0
 
