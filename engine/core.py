@@ -22,6 +22,7 @@ from engine.api.errors import (
     OutOfMemoryError,
     PromptExceedsPoolError,
     PromptTooLongError,
+    unexpected,
 )
 from engine.api.events import (
     FinishReason,
@@ -92,6 +93,7 @@ class EngineCore:
         self._flights: deque[_Flight] = deque()
         self._events: list[RequestEvent] = []
         self._lag = config.lag or 0
+        self._nothing_scheduled = False
 
     # --- requests ---
 
@@ -175,6 +177,11 @@ class EngineCore:
     def has_work(self) -> bool:
         return self.scheduler.has_work or bool(self._flights)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Requests wait, but the last step found nothing to compute and none is in flight."""
+        return self._nothing_scheduled and not self._flights and self.scheduler.has_work
+
     def step(self) -> list[RequestEvent]:
         """Runs one step and returns what happened since the last call."""
         submitted = self._submit()
@@ -190,7 +197,8 @@ class EngineCore:
     def _submit(self) -> bool:
         output = self.scheduler.schedule()
         self._report_notes()
-        if output.num_tokens == 0:
+        self._nothing_scheduled = output.num_tokens == 0
+        if self._nothing_scheduled:
             return False
         self.num_steps += 1
         now = self._clock()
@@ -345,4 +353,4 @@ def _describe(error: Exception) -> ErrorInfo:
         return error.info()
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         return OutOfMemoryError(f"Memory ran out while computing a step: {error}").info()
-    return InternalError(f"A step failed: {type(error).__name__}: {error}").info()
+    return unexpected(error).info()

@@ -134,7 +134,9 @@ class Scheduler:
                 return False
             victim = self._victim(request)
             if victim is None:
-                self._notes.outgrown.append(request)
+                # A step in flight may still bring its last token, or end it.
+                if not request.num_in_flight:
+                    self._notes.outgrown.append(request)
                 return False
             self._preempt(victim)
             scheduled.pop(victim.request_id, None)

@@ -51,6 +51,10 @@ class Submit(Command):
     """Answers the conversation ``messages`` (the last one from the user).
 
     ``request_ids`` names one request for each answer wanted. Answer i of n uses ``hash(seed, i)``.
+
+    A refusal (empty message, prompt longer than the context or the pool, no model) arrives as
+    ``RequestFinished`` with reason ERROR for each request id; there is no ``CommandFailed`` then.
+    While a model loads, the request waits (``RequestWaiting`` with LOADING).
     """
 
     request_ids: tuple[str, ...]

@@ -1,0 +1,118 @@
+"""Loads a model in a thread of its own, so that the engine thread goes on serving commands.
+
+torch is first imported here. The result is everything the worker needs to serve requests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.api.commands import LoadModel
+from engine.api.errors import EngineError, ErrorInfo, StarterModelMissingError, unexpected
+from engine.api.events import ModelInfo, ModelLoading
+
+if TYPE_CHECKING:
+    from engine.chat_encoder import ChatEncoder
+    from engine.core import EngineCore
+    from engine.tokenizer import Tokenizer
+
+
+class LoadCancelled(Exception):
+    """The load was given up on request."""
+
+
+@dataclass(slots=True)
+class LoadedEngine:
+    """A model that is ready to answer. ``block_bytes``: of one block's KV over all layers."""
+
+    core: EngineCore
+    tokenizer: Tokenizer
+    encoder: ChatEncoder
+    info: ModelInfo
+    block_bytes: int
+    load_s: float
+
+
+LoadOutcome = ModelLoading | LoadedEngine | ErrorInfo
+
+
+class ModelLoader:
+    """One load in progress. ``outcomes`` fills with progress and ends with an engine or an error.
+
+    ``changed`` is called from the loader's thread after each addition.
+    """
+
+    def __init__(self, command: LoadModel, changed: Callable[[], None]) -> None:
+        self.command = command
+        self.outcomes: deque[LoadOutcome] = deque()
+        self._changed = changed
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="quire-loader", daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Asks the load to stop; its outcome is dropped."""
+        self._cancelled.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread; False if it is still alive."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _put(self, outcome: LoadOutcome) -> None:
+        if not self._cancelled.is_set():
+            self.outcomes.append(outcome)
+            self._changed()
+
+    def _progress(self, stage: str, fraction: float, detail: str = "") -> None:
+        if self._cancelled.is_set():
+            raise LoadCancelled
+        self._put(ModelLoading(stage, fraction, detail))
+
+    def _run(self) -> None:
+        try:
+            started = time.perf_counter()
+            loaded = self._load()
+            loaded.load_s = time.perf_counter() - started
+            self._put(loaded)
+        except LoadCancelled:
+            pass
+        except EngineError as error:
+            self._put(error.info())
+        except MemoryError as error:
+            self._put(ErrorInfo("out_of_memory", f"Memory ran out while loading: {error}"))
+        except Exception as error:
+            self._put(unexpected(error).info())
+
+    def _load(self) -> LoadedEngine:
+        # Imported here and not above: torch takes a second, and the window is already open.
+        from engine.engine_builder import build_engine
+
+        path = self._find_model()
+        return build_engine(
+            path,
+            Path(self.command.models_dir),
+            self.command.config,
+            self._progress,
+            self._cancelled.is_set,
+        )
+
+    def _find_model(self) -> Path:
+        if self.command.path:
+            return Path(self.command.path)
+        from engine.loading import starter_model
+
+        models_dir = Path(self.command.models_dir)
+        if starter_model.is_present(models_dir):
+            return starter_model.starter_path(models_dir)
+        if not self.command.fetch_starter:
+            raise StarterModelMissingError(
+                f"The starter model is not in {models_dir}.", models_dir=str(models_dir)
+            )
+        return starter_model.fetch(models_dir, self._progress, self._cancelled.is_set)

@@ -1,0 +1,101 @@
+"""Snapshots, block events and statistics, to the clients that want them and no faster than they
+want.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.api.client import QueueClient
+from engine.api.events import BlockEvents, PoolEvent
+from engine.event_log import PoolEventLog
+from engine.snapshotter import Snapshotter
+
+_STATS_INTERVAL_S = 0.5
+
+
+@dataclass(slots=True)
+class _Subscription:
+    client: QueueClient
+    interval_s: float
+    due_s: float
+    pending: list[PoolEvent]
+
+
+class Publisher:
+    """Delivers what the pool does. Nothing is collected while nobody subscribes."""
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[int, _Subscription] = {}
+        self._log: PoolEventLog | None = None
+        self._snapshotter: Snapshotter | None = None
+        self._stats_due_s = 0.0
+
+    def attach(self, log: PoolEventLog, snapshotter: Snapshotter, now_s: float) -> None:
+        """A new pool: every subscriber starts again from a snapshot of it."""
+        self._log, self._snapshotter = log, snapshotter
+        log.enabled = bool(self._subscriptions)
+        for subscription in self._subscriptions.values():
+            subscription.pending.clear()
+            self._publish_snapshot(subscription.client, now_s)
+
+    def detach(self) -> None:
+        """The pool is gone."""
+        self._log = self._snapshotter = None
+        for subscription in self._subscriptions.values():
+            subscription.pending.clear()
+
+    def subscribe(self, client: QueueClient, max_rate_hz: float, now_s: float) -> None:
+        """One snapshot at once, then events."""
+        self._collect()
+        interval = 1.0 / max_rate_hz
+        self._subscriptions[id(client)] = _Subscription(client, interval, now_s + interval, [])
+        if self._log is not None:
+            self._log.enabled = True
+        self._publish_snapshot(client, now_s)
+
+    def unsubscribe(self, client: QueueClient) -> None:
+        self._subscriptions.pop(id(client), None)
+        if self._log is not None and not self._subscriptions:
+            self._log.enabled = False
+            self._log.drain()
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Seconds until a delivery is due; None when nothing is pending."""
+        self._collect()
+        due = [s.due_s - now_s for s in self._subscriptions.values() if s.pending]
+        return max(0.0, min(due)) if due else None
+
+    def deliver(self, now_s: float) -> None:
+        """Hands out what is due."""
+        if not self._subscriptions:
+            return
+        self._collect()
+        for subscription in self._subscriptions.values():
+            if subscription.pending and now_s >= subscription.due_s:
+                subscription.due_s = now_s + subscription.interval_s
+                events, subscription.pending = tuple(subscription.pending), []
+                # First the snapshot: whoever starts again from it skips the events it contains.
+                self._publish_snapshot(subscription.client, now_s)
+                subscription.client.post(BlockEvents(events))
+
+    def stats(self, clients: list[QueueClient], now_s: float, *, force: bool = False) -> None:
+        """The status strip's counters, about twice a second."""
+        if self._snapshotter is None or (now_s < self._stats_due_s and not force):
+            return
+        self._stats_due_s = now_s + _STATS_INTERVAL_S
+        event = self._snapshotter.stats(now_s)
+        for client in clients:
+            client.post(event)
+
+    def _collect(self) -> None:
+        if self._log is None or not self._subscriptions:
+            return
+        events = self._log.drain()
+        if events:
+            for subscription in self._subscriptions.values():
+                subscription.pending.extend(events)
+
+    def _publish_snapshot(self, client: QueueClient, now_s: float) -> None:
+        if self._snapshotter is not None:
+            client.publish(self._snapshotter.snapshot(now_s))

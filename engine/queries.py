@@ -1,0 +1,90 @@
+"""Questions about the engine that change nothing, each with one reply."""
+
+from __future__ import annotations
+
+from engine.api.commands import BlockText, Command, CountTokens, Forecast
+from engine.api.errors import InvalidValueError, NoModelError, NotSupportedYetError
+from engine.api.events import BlockTextReady, ForecastReady, Reply, TokensCounted
+from engine.api.params import SamplingParams
+from engine.model_loader import LoadedEngine
+from engine.request import Request
+
+
+def answer(engine: LoadedEngine | None, command: Command) -> Reply:
+    """The reply to a query.
+
+    Raises:
+        NotSupportedYetError: a command of the interface that this engine does not do yet.
+        NoModelError: nothing is loaded.
+    """
+    handler = _HANDLERS.get(type(command))
+    if handler is None:
+        name = type(command).__name__
+        raise NotSupportedYetError(f"{name} is not supported yet.", command=name)
+    if engine is None:
+        raise NoModelError("No model is loaded.")
+    return handler(engine, command)
+
+
+def _count_tokens(engine: LoadedEngine, command: Command) -> Reply:
+    assert isinstance(command, CountTokens)
+    return TokensCounted(command.command_id, len(engine.tokenizer.encode_text(command.text)))
+
+
+def _block_text(engine: LoadedEngine, command: Command) -> Reply:
+    assert isinstance(command, BlockText)
+    pool = engine.core.pool
+    block_id = command.block_id
+    if not 0 <= block_id < pool.num_blocks:
+        raise InvalidValueError(
+            f"There is no block {block_id}: the pool has {pool.num_blocks}.", block_id=block_id
+        )
+    holders = [r for r in engine.core.requests.values() if block_id in r.block_table]
+    tokens, first = pool.tokens_of(block_id), -1
+    if holders:
+        index = holders[0].block_table.index(block_id)
+        first = index * pool.block_size
+        tokens = tuple(holders[0].token_ids[first : first + pool.fill(block_id)])
+    return BlockTextReady(
+        command.command_id,
+        block_id=block_id,
+        text=engine.tokenizer.decode(tokens, skip_special=False),
+        token_ids=tokens,
+        first_position=first,
+        conversation_ids=tuple(dict.fromkeys(r.conversation_id for r in holders)),
+    )
+
+
+def _forecast(engine: LoadedEngine, command: Command) -> Reply:
+    assert isinstance(command, Forecast)
+    core = engine.core
+    prompt = engine.encoder.encode(command.messages)
+    request = Request(
+        request_id="forecast",
+        conversation_id=command.conversation_id,
+        token_ids=prompt.token_ids,
+        num_prompt_tokens=len(prompt.token_ids),
+        params=SamplingParams(),
+        seed=0,
+        arrival_s=0.0,
+    )
+    room = engine.info.context_length - len(prompt.token_ids)
+    num_output = min(command.max_tokens or room, room)
+    admission = core.manager.examine(request, reserve=0)
+    needed = core.manager.num_blocks_for(len(prompt.token_ids) + max(num_output, 1))
+    new = needed - len(admission.hits)
+    revived = sum(core.pool.is_unused(block_id) for block_id in admission.hits)
+    evicted = max(0, min(new - core.pool.num_free, core.pool.num_cached - revived))
+    return ForecastReady(
+        command.command_id,
+        prompt_tokens=len(prompt.token_ids),
+        cached_tokens=len(admission.hits) * core.pool.block_size,
+        blocks_needed=needed,
+        blocks_shared=len(admission.hits),
+        blocks_evicted=evicted,
+        blocks_short=max(0, new + revived - core.pool.num_available),
+        context_length=engine.info.context_length,
+    )
+
+
+_HANDLERS = {CountTokens: _count_tokens, BlockText: _block_text, Forecast: _forecast}

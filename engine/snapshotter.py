@@ -1,0 +1,86 @@
+"""Snapshots and statistics of an engine, taken between two steps."""
+
+from __future__ import annotations
+
+from engine.api.events import EngineStats
+from engine.api.snapshot import RequestRow, Snapshot
+from engine.core import EngineCore
+from engine.request import Request
+
+
+class Snapshotter:
+    """Makes snapshots of one core.
+
+    ``block_bytes``: bytes of one block's KV over all layers. The invariant check is the costly part
+    (O(blocks)), so ``check`` is called when the engine is idle and its finding kept.
+    """
+
+    def __init__(self, core: EngineCore, block_bytes: int) -> None:
+        self._core = core
+        self._block_bytes = block_bytes
+        self.invariant_violations = 0
+        self.invariant_message = ""
+
+    def check(self) -> None:
+        """Recounts the pool and counts what is wrong."""
+        found = self._core.violations()
+        if found:
+            self.invariant_violations += len(found)
+            self.invariant_message = found[0]
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """The whole pool, as it is."""
+        core, pool = self._core, self._core.pool
+        return Snapshot(
+            last_seq=core.log.seq,
+            step=core.log.step,
+            time_s=now_s,
+            num_blocks=pool.num_blocks,
+            block_size=pool.block_size,
+            block_bytes=self._block_bytes,
+            watermark_blocks=core.scheduler.watermark_blocks,
+            context_length=core.limits.context_length,
+            owners=tuple(pool.owners),
+            pool=pool.columns(),
+            requests=tuple(_row(request) for request in core.requests.values()),
+            num_used=pool.num_used,
+            num_cached=pool.num_cached,
+            num_free=pool.num_free,
+            decode_tokens_per_s=core.metrics.decode_tokens_per_s(now_s),
+            prefill_tokens_per_s=core.metrics.prefill_tokens_per_s,
+            total_computed_tokens=core.metrics.total_computed_tokens,
+            total_cached_tokens=core.metrics.total_cached_tokens,
+            invariant_violations=self.invariant_violations,
+            invariant_message=self.invariant_message,
+        )
+
+    def stats(self, now_s: float) -> EngineStats:
+        """The counters of the status strip."""
+        core, pool = self._core, self._core.pool
+        return EngineStats(
+            step=core.log.step,
+            num_running=len(core.scheduler.running),
+            num_waiting=len(core.scheduler.waiting),
+            used_blocks=pool.num_used,
+            cached_blocks=pool.num_cached,
+            free_blocks=pool.num_free,
+            shared_blocks=pool.num_shared,
+            decode_tokens_per_s=core.metrics.decode_tokens_per_s(now_s),
+            prefill_tokens_per_s=core.metrics.prefill_tokens_per_s,
+            invariant_violations=self.invariant_violations,
+        )
+
+
+def _row(request: Request) -> RequestRow:
+    return RequestRow(
+        request_id=request.request_id,
+        conversation_id=request.conversation_id,
+        phase=str(request.phase),
+        block_table=tuple(request.block_table),
+        num_tokens=request.num_tokens,
+        num_prompt_tokens=request.num_prompt_tokens,
+        num_computed_tokens=request.num_computed_tokens,
+        num_cached_tokens=request.num_cached_tokens,
+        waits_for=str(request.waits_for),
+        blocks_short=request.blocks_short,
+    )

@@ -1,0 +1,179 @@
+"""From a Submit to requests in the core, and from the core's events back to the right client."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from engine.api.client import QueueClient
+from engine.api.commands import Submit
+from engine.api.errors import (
+    DuplicateIdError,
+    EmptyMessageError,
+    EngineError,
+    ErrorInfo,
+    NoModelError,
+    unexpected,
+)
+from engine.api.events import (
+    FinishReason,
+    RequestEvent,
+    RequestFinished,
+    RequestQueued,
+    RequestUsage,
+    RequestWaiting,
+    WaitReason,
+)
+from engine.api.params import SamplingParams
+from engine.model_loader import LoadedEngine
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A request that came while a model was loading."""
+
+    client: QueueClient
+    command: Submit
+    arrival_s: float
+
+
+class Submissions:
+    """Knows which client made which request, and holds requests back while a model loads."""
+
+    def __init__(self) -> None:
+        self._client_of: dict[str, QueueClient] = {}
+        self._held: list[_Held] = []
+
+    def hold(self, client: QueueClient, command: Submit, now_s: float) -> None:
+        """Keeps a request until the model is there."""
+        self._held.append(_Held(client, command, now_s))
+        for request_id in command.request_ids:
+            client.post(RequestWaiting(request_id, command.conversation_id, WaitReason.LOADING))
+
+    def release_held(self, engine: LoadedEngine) -> None:
+        """The model is there: submits what was held, in order."""
+        held, self._held = self._held, []
+        for item in held:
+            self.submit(engine, item.client, item.command, item.arrival_s)
+
+    def refuse_held(self, error: ErrorInfo) -> None:
+        """The model did not come: every held request ends with the reason."""
+        held, self._held = self._held, []
+        for item in held:
+            _refuse(item.client, item.command, error)
+
+    def submit(
+        self, engine: LoadedEngine | None, client: QueueClient, command: Submit, now_s: float
+    ) -> None:
+        """Encodes the prompt and queues one request for each answer wanted.
+
+        Raises:
+            DuplicateIdError: a request id is in use; the request that has it goes on.
+        """
+        for request_id in command.request_ids:
+            if request_id in self._client_of:
+                raise DuplicateIdError(f"request {request_id} exists already")
+        try:
+            if engine is None:
+                raise NoModelError("No model is loaded.")
+            self._add(engine, client, command, now_s)
+        except EngineError as error:
+            _refuse(client, command, error.info())
+        except Exception as error:
+            _refuse(client, command, unexpected(error).info())
+
+    def _add(
+        self, engine: LoadedEngine, client: QueueClient, command: Submit, now_s: float
+    ) -> None:
+        last = command.messages[-1] if command.messages else None
+        if last is None or last.role != "user" or not last.content.strip():
+            raise EmptyMessageError("There is nothing to answer: the last message is empty.")
+        prompt = engine.encoder.encode(command.messages)
+        seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
+        for index, request_id in enumerate(command.request_ids):
+            params = replace(command.params, seed=answer_seed(seed, index))
+            request = engine.core.add_request(
+                request_id,
+                prompt.token_ids,
+                params,
+                conversation_id=command.conversation_id,
+                turn_start=prompt.turn_start,
+                output_index=index,
+                arrival_s=now_s,
+            )
+            self._client_of[request_id] = client
+            client.post(
+                RequestQueued(
+                    request_id,
+                    command.conversation_id,
+                    prompt_tokens=request.num_prompt_tokens,
+                    reencoded_tokens=prompt.reencoded_tokens,
+                    params=params,
+                )
+            )
+
+    def cancel(self, engine: LoadedEngine | None, request_id: str) -> None:
+        """Ends a request wherever it is; unknown ids are ignored."""
+        for item in self._held:
+            if request_id in item.command.request_ids:
+                self._held.remove(item)
+                item.client.post(_unstarted(item.command, request_id, FinishReason.CANCELLED))
+                rest = tuple(other for other in item.command.request_ids if other != request_id)
+                if rest:
+                    self._held.append(replace(item, command=_with_ids(item.command, rest)))
+                return
+        if engine is not None:
+            engine.core.cancel(request_id)
+            self.post(engine.core.take_events())
+
+    def cancel_all(self, engine: LoadedEngine) -> None:
+        """Ends every request of an engine that is going away."""
+        for request_id in list(engine.core.requests):
+            engine.core.cancel(request_id)
+        self.post(engine.core.take_events())
+
+    def post(self, events: list[RequestEvent]) -> None:
+        """Each event goes to the client that made the request."""
+        for event in events:
+            client = self._client_of.get(event.request_id)
+            if client is None:
+                continue
+            client.post(event)
+            if isinstance(event, RequestFinished):
+                del self._client_of[event.request_id]
+
+
+def answer_seed(seed: int, index: int) -> int:
+    """The seed of answer ``index`` of several: the first keeps the request's own, so that one
+    answer
+    alone and the first of n agree."""
+    if index == 0:
+        return seed
+    digest = sha256(seed.to_bytes(8, "little") + index.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def _with_ids(command: Submit, request_ids: tuple[str, ...]) -> Submit:
+    return replace(command, request_ids=request_ids)
+
+
+def _unstarted(
+    command: Submit, request_id: str, reason: FinishReason, error: ErrorInfo | None = None
+) -> RequestFinished:
+    params: SamplingParams = command.params
+    return RequestFinished(
+        request_id,
+        command.conversation_id,
+        reason=reason,
+        text="",
+        usage=RequestUsage(),
+        turn=None,
+        seed=params.seed or 0,
+        error=error,
+    )
+
+
+def _refuse(client: QueueClient, command: Submit, error: ErrorInfo) -> None:
+    for request_id in command.request_ids:
+        client.post(_unstarted(command, request_id, FinishReason.ERROR, error))

@@ -1,0 +1,76 @@
+"""Random conversations on a small pool, every step checked, every answer compared with no cache
+at all.
+"""
+
+import random
+
+import pytest
+
+from engine.api.events import FinishReason
+from tests.helpers.engine_cases import CheckedEngine
+from tests.helpers.hash_runner import reference_output
+
+
+class Storm:
+    """Submits, cancels and continues conversations at random while the engine runs."""
+
+    def __init__(self, seed: int, lag: int) -> None:
+        self.random = random.Random(seed)
+        self.block_size = self.random.choice([8, 8, 16, 32])
+        num_blocks = self.random.randint(6, 24) * 8 // self.block_size + 3
+        self.engine = CheckedEngine(
+            num_blocks,
+            self.block_size,
+            lag=lag,
+            token_budget=self.random.choice([4, 16, 64, 512]),
+            max_running_requests=self.random.choice([1, 3, 8]),
+            watermark=self.random.choice([0.0, 0.05]),
+        )
+        self.prompts: dict[str, tuple[list[int], int]] = {}
+        self.histories: list[list[int]] = [[self.random.randrange(9)] * 20]
+
+    def submit(self) -> None:
+        name = f"r{len(self.prompts)}"
+        history = self.random.choice(self.histories)
+        cut = self.random.randint(0, len(history))
+        ids = history[:cut] + [self.random.randrange(900) for _ in range(self.random.randint(1,
+        25))] wanted = self.random.randint(1, 30) if
+        self.engine.core.manager.can_ever_fit(len(ids)):
+            self.engine.add(name, ids, max_tokens=wanted)
+            self.prompts[name] = (ids, wanted)
+
+    def act(self) -> None:
+        roll = self.random.random()
+        live = list(self.engine.core.requests)
+        if roll < 0.12:
+            self.submit()
+        elif roll < 0.15 and live:
+            self.engine.cancel(self.random.choice(live))
+        elif roll < 0.18 and live:
+            self.engine.core.scheduler.focus = self.random.choice([*live, ""])
+        before = len(self.engine.events)
+        self.engine.step()
+        for event in self.engine.events[before:]:
+            turn = getattr(event, "turn", None)
+            if turn is not None:
+                self.histories.append([*turn.prompt_ids, *turn.output_ids])
+
+    def verify(self) -> None:
+        for name, (ids, wanted) in self.prompts.items():
+            output, done = self.engine.output(name), self.engine.finished(name)
+            assert output == reference_output(ids, wanted)[: len(output)]
+            if done.reason is FinishReason.LENGTH and done.limit == "max_tokens":
+                assert len(output) == wanted
+        pool = self.engine.core.pool
+        assert pool.num_used == 0
+        assert pool.num_free + pool.num_cached == pool.num_blocks
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("seed", range(20))
+def test_random_conversations(seed, lag):
+    storm = Storm(seed, lag)
+    for _ in range(250):
+        storm.act()
+    storm.engine.run()
+    storm.verify()
