@@ -13,7 +13,7 @@ import pytest
 # Before anything imports Qt. Somebody who wants to see the windows sets it to xcb or windows.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-# A busy machine is no failure. Where CI is set hypothesis has a profile of its own, which also draws
+# A busy machine is no failure. Where CI is set hypothesis has a profile of its own that also draws
 # the same examples each time.
 if "CI" not in os.environ:
     hypothesis.settings.register_profile("local", deadline=None)
