@@ -1,5 +1,7 @@
 """The pool: states, counts, queue order, events. Exact block ids throughout."""
 
+from itertools import pairwise
+
 import pytest
 
 from engine.api.events import BlockChanged, BlockEventKind, BlockState
@@ -192,7 +194,7 @@ def test_every_change_is_one_event_with_before_and_after():
         BlockEventKind.ALLOCATED,
     ]
     assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6]
-    for earlier, later in zip(events, events[1:], strict=False):
+    for earlier, later in pairwise(events):
         assert later.before == earlier.after
     assert events[4].before.state is BlockState.CACHED
     assert events[4].after.state is BlockState.FREE

@@ -33,9 +33,10 @@ class Storm:
         name = f"r{len(self.prompts)}"
         history = self.random.choice(self.histories)
         cut = self.random.randint(0, len(history))
-        ids = history[:cut] + [self.random.randrange(900) for _ in range(self.random.randint(1,
-        25))] wanted = self.random.randint(1, 30) if
-        self.engine.core.manager.can_ever_fit(len(ids)):
+        fresh = [self.random.randrange(900) for _ in range(self.random.randint(1, 25))]
+        ids = history[:cut] + fresh
+        wanted = self.random.randint(1, 30)
+        if self.engine.core.manager.can_ever_fit(len(ids)):
             self.engine.add(name, ids, max_tokens=wanted)
             self.prompts[name] = (ids, wanted)
 
