@@ -12,6 +12,7 @@ from engine.api.commands import Command
 from engine.api.events import Event
 from engine.api.snapshot import Snapshot
 
+ENGINE_THREAD_NAME = "quire-engine"
 CAPABILITIES = frozenset({"snapshots", "block_events", "models"})
 
 
@@ -125,7 +126,7 @@ def start_engine() -> EngineClient:
         importlib.import_module("engine.worker").run_worker(client, posted)
         stopped.set()
 
-    thread = threading.Thread(target=run, name="quire-engine", daemon=True)
+    thread = threading.Thread(target=run, name=ENGINE_THREAD_NAME, daemon=True)
 
     def close(timeout_s: float) -> bool:
         from engine.api.commands import Shutdown
