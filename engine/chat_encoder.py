@@ -1,0 +1,242 @@
+"""A conversation to token ids, so that what was sampled stays exactly what it was.
+
+The rendered template is text; the ids of earlier answers are put into it where those answers stand,
+and everything between is encoded: from control token to control token, in whole runs. The same text
+gives the same ids each turn, so the ids of a turn begin with those of the turn before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.api.errors import ChatTemplateError, EmptyMessageError, InvalidValueError
+from engine.api.params import ChatMessage, TurnTokens
+from engine.chat_layout import AnswerSpan, ChatLayout
+from engine.chat_template import ChatTemplate
+from engine.content_guard import ContentGuard
+from engine.tokenizer import Tokenizer
+
+_ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """A request's prompt.
+
+    ``token_ids[:turn_start]``: the turns before, as they were fed and sampled. When the request is
+    finished, its turn is ``TurnTokens(prompt_ids=token_ids[turn_start:answer_start],
+    output_ids=token_ids[answer_start:] + sampled, covered_chars=answer_chars + new characters)``.
+    ``answer_start`` is the prompt's length, except when an answer is continued: the ids from there
+    on are the answer so far and stand for its first ``answer_chars`` characters.
+    ``reencoded_tokens``: tokens of earlier turns that are not what those turns fed, or that come
+    after such, because the model, the template or an earlier message changed.
+    """
+
+    token_ids: list[int]
+    turn_start: int
+    reencoded_tokens: int
+    answer_start: int
+    answer_chars: int = 0
+
+
+class ChatEncoder:
+    """Encodes conversations for one model. Not for several threads at once.
+
+    Raises:
+        ChatTemplateError: the model has no chat template.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+        if template is None:
+            raise ChatTemplateError(
+                "The model has no chat template.",
+                action="Choose an instruction-tuned model, or add its chat_template.jinja.",
+            )
+        self._tokenizer = tokenizer
+        self._guard = ContentGuard(tokenizer.special_tokens)
+        self._layout = ChatLayout(template, self._guard)
+        ends = [
+            re.escape(token)
+            for token, token_id in tokenizer.special_tokens.items()
+            if token_id in tokenizer.eos_token_ids
+        ]
+        self._end = re.compile(rf"\s*(?:{'|'.join(ends)})" if ends else r"(?!)")
+
+    def encode(
+        self, messages: Sequence[ChatMessage], *, continue_answer: bool = False
+    ) -> EncodedPrompt:
+        """The ids to answer ``messages``, or to go on with the last one if ``continue_answer``.
+
+        A continued answer keeps its turn: ``turn_start`` is where that turn began, the answer's
+        end token is left out, and its ids follow from ``answer_start``.
+
+        Raises:
+            EmptyMessageError: the message to answer is blank, or there is none.
+            InvalidValueError: an unknown role, or the last message is not whose it has to be.
+            ChatTemplateError: the template refuses the messages or fails.
+        """
+        _check(messages, continue_answer)
+        asked = messages[:-1] if continue_answer else messages
+        text = self._layout.render(asked)
+        splice = _Splice(self, asked, text)
+        for span in self._layout.stable_answers(asked, text):
+            turn = self.usable_turn(asked[span.index])
+            if turn is not None:
+                splice.answer(span, turn)
+        turn_start = len(splice.ids)
+        history_end = turn_start + splice.num_lost()
+        if not continue_answer:
+            splice.template(len(text))
+            answer_start = len(splice.ids)
+            return EncodedPrompt(
+                splice.ids, turn_start, splice.reencoded(history_end), answer_start
+            )
+        answer_start = splice.continued(messages[-1])
+        reencoded = splice.reencoded(len(splice.ids))
+        chars = len(messages[-1].content)
+        return EncodedPrompt(splice.ids, turn_start, reencoded, answer_start, chars)
+
+    def usable_turn(self, message: ChatMessage) -> TurnTokens | None:
+        """The message's ids, if they are this tokenizer's and say what the message says."""
+        turn = message.turn
+        if turn is None or turn.fingerprint != self._tokenizer.fingerprint:
+            return None
+        covered = turn.covered_chars
+        if not 0 <= covered <= len(message.content):
+            return None
+        if covered < len(message.content) and self.ends(turn.output_ids):
+            return None
+        try:
+            said = self._tokenizer.decode(turn.output_ids)
+        except InvalidValueError:
+            return None
+        return turn if said == message.content[:covered] else None
+
+    def ends(self, output_ids: Sequence[int]) -> bool:
+        """Whether the last id is an end token."""
+        return bool(output_ids) and output_ids[-1] in self._tokenizer.eos_token_ids
+
+    def encode_run(self, text: str) -> list[int]:
+        """Ids of rendered text: its control tokens are meant, those in message content are not."""
+        ids: list[int] = []
+        for run, special_id in self._tokenizer.split_special(text):
+            if special_id is None:
+                ids += self._tokenizer.encode_text(self._guard.restore(run))
+            else:
+                ids.append(special_id)
+        return ids
+
+    def end_length(self, text: str, position: int) -> int:
+        """Length of the end token, and spaces before it, that ``text`` has at ``position``."""
+        match = self._end.match(text, position)
+        return len(match[0]) if match else 0
+
+    def escape(self, content: str) -> str:
+        """Message content as it stands in rendered text."""
+        return self._guard.escape(content)
+
+    def history_length(self, messages: Sequence[ChatMessage], text: str) -> int:
+        """How many characters of ``text`` are the earlier turns, the last answer's end included."""
+        last = max(i for i, message in enumerate(messages) if message.role == "assistant")
+        try:
+            history = self._layout.render(messages[: last + 1], prompt=False)
+        except ChatTemplateError:
+            return len(text)
+        return len(history) if text.startswith(history) else len(text)
+
+
+class _Splice:
+    """One prompt in the making: ids so far, and up to where the rendered text is in them."""
+
+    def __init__(self, encoder: ChatEncoder, messages: Sequence[ChatMessage], text: str) -> None:
+        self.ids: list[int] = []
+        self._encoder = encoder
+        self._messages = messages
+        self._text = text
+        self._position = 0
+        self._rest = ""  # of an answer whose ids do not cover all of it; escaped
+        self._last_index = -1
+        self._diverged_at: int | None = None
+
+    def template(self, end: int) -> list[int]:
+        """Appends the rendered text up to character ``end``; returns its ids."""
+        ids = self._encoder.encode_run(self._rest + self._text[self._position : end])
+        self.ids += ids
+        self._position = max(end, self._position)
+        self._rest = ""
+        return ids
+
+    def answer(self, span: AnswerSpan, turn: TurnTokens) -> None:
+        """Appends the text up to an answer, and the answer as it was sampled."""
+        self._compare(self.template(span.start), turn.prompt_ids)
+        self.ids += turn.output_ids
+        self._last_index = span.index
+        self._position = span.end
+        if self._encoder.ends(turn.output_ids):
+            self._position += self._encoder.end_length(self._text, span.end)
+        else:
+            content = self._messages[span.index].content
+            trimmed = span.end - span.start < len(self._encoder.escape(content))
+            rest = self._encoder.escape(content[turn.covered_chars :])
+            self._rest = rest.rstrip() if trimmed else rest
+
+    def continued(self, message: ChatMessage) -> int:
+        """Appends the text up to an unfinished answer and the answer; returns where it begins."""
+        prompt_ids = self.template(len(self._text))
+        answer_start = len(self.ids)
+        turn = self._encoder.usable_turn(message)
+        rest = message.content
+        if turn is not None:
+            self._compare(prompt_ids, turn.prompt_ids)
+            ended = self._encoder.ends(turn.output_ids)
+            self.ids += turn.output_ids[:-1] if ended else turn.output_ids
+            rest = message.content[turn.covered_chars :]
+        elif message.turn is not None:
+            self._diverge(answer_start)
+        self.ids += self._encoder.encode_run(self._encoder.escape(rest))
+        return answer_start
+
+    def num_lost(self) -> int:
+        """Tokens that follow and belong to earlier turns whose ids could not be used."""
+        after = self._messages[self._last_index + 1 :]
+        if not any(message.turn is not None for message in after):
+            return 0
+        self._diverge(len(self.ids))
+        end = self._encoder.history_length(self._messages, self._text)
+        return len(self._encoder.encode_run(self._rest + self._text[self._position : end]))
+
+    def reencoded(self, history_end: int) -> int:
+        """Tokens from the first difference to the end of the history."""
+        return 0 if self._diverged_at is None else max(history_end - self._diverged_at, 0)
+
+    def _compare(self, ids: Sequence[int], fed: Sequence[int]) -> None:
+        if tuple(ids) != tuple(fed):
+            same = next(
+                (i for i, (a, b) in enumerate(zip(ids, fed, strict=False)) if a != b),
+                min(len(ids), len(fed)),
+            )
+            self._diverge(len(self.ids) - len(ids) + same)
+
+    def _diverge(self, at: int) -> None:
+        if self._diverged_at is None or at < self._diverged_at:
+            self._diverged_at = at
+
+
+def _check(messages: Sequence[ChatMessage], continue_answer: bool) -> None:
+    for message in messages:
+        if message.role not in _ROLES:
+            raise InvalidValueError(
+                f"role = {message.role!r}: one of {', '.join(_ROLES)}", name="role"
+            )
+    if not messages:
+        raise EmptyMessageError("There is no message to answer.")
+    last = messages[-1]
+    wanted = "assistant" if continue_answer else "user"
+    if last.role != wanted:
+        raise InvalidValueError(
+            f"The last message is the {last.role}'s; it has to be the {wanted}'s.", name="role"
+        )
+    if not continue_answer and not last.content.strip():
+        raise EmptyMessageError("The message is empty.")
