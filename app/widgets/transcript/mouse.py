@@ -70,9 +70,7 @@ class TranscriptInput(QObject):
         box = item.boxes[found[1]]
         if box.document is None:
             return Position(found[0], found[1], 0)
-        local = at - QPointF(
-            view.page.box_left(item) + box.text_x, item.top + box.y + box.text_y
-        )
+        local = at - QPointF(view.page.box_left(item) + box.text_x, item.top + box.y + box.text_y)
         layout = box.document.documentLayout()
         hit = layout.hitTest(local, Qt.HitTestAccuracy.FuzzyHit)
         return Position(found[0], found[1], max(0, hit))

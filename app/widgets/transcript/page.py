@@ -160,4 +160,3 @@ class Page:
                 ]
                 found.append((item, near))
         return found
-

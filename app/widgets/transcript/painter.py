@@ -170,4 +170,3 @@ def copy_rect(box: BlockBox, place: QPointF) -> QRectF:
     """The copy button in the frame of a fence's first segment."""
     frame = code_rect(box, place)
     return QRectF(frame.right() - 34.0, frame.top() + 2.0, 30.0, CODE_HEADER - 4.0)
-

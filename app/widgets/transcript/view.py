@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from app.i18n import tr
 from app.theme import Theme, ThemeManager
 from app.widgets.transcript.documents import DocumentFactory
-from app.widgets.transcript.mouse import TranscriptInput
 from app.widgets.transcript.message import MessageItem, MessageView
+from app.widgets.transcript.mouse import TranscriptInput
 from app.widgets.transcript.overlay import JumpButton, MessageButtons
 from app.widgets.transcript.page import Page
 from app.widgets.transcript.painter import TranscriptPainter
