@@ -333,19 +333,21 @@ class EngineCore:
 
     # --- looking in ---
 
-    def live_tables(self) -> list[list[int]]:
-        """Block tables of all requests that hold blocks, those still draining included."""
+    def live_tables(self) -> dict[str, list[int]]:
+        """Block tables by request of all that hold blocks, those still draining included."""
         draining = {
-            id(chunk.request): chunk.request
+            chunk.request.request_id: chunk.request
             for flight in self._flights
             for chunk in (*flight.output.decodes, *flight.output.prefills)
         }
-        holders = {id(request): request for request in self.requests.values()} | draining
-        return [request.block_table for request in holders.values() if request.block_table]
+        holders = draining | self.requests
+        return {
+            name: request.block_table for name, request in holders.items() if request.block_table
+        }
 
     def violations(self) -> list[str]:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
-        return self.pool.violations(self.live_tables())
+        return self.pool.violations(self.live_tables().values())
 
 
 def _describe(error: Exception) -> ErrorInfo:

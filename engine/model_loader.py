@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.api.commands import LoadModel
-from engine.api.errors import EngineError, ErrorInfo, StarterModelMissingError, unexpected
+from engine.api.errors import (
+    EngineError,
+    ErrorInfo,
+    LoadCancelledError,
+    StarterModelMissingError,
+    unexpected,
+)
 from engine.api.events import ModelInfo, ModelLoading
 
 if TYPE_CHECKING:
     from engine.chat_encoder import ChatEncoder
     from engine.core import EngineCore
     from engine.tokenizer import Tokenizer
-
-
-class LoadCancelled(Exception):
-    """The load was given up on request."""
 
 
 @dataclass(slots=True)
@@ -70,9 +72,9 @@ class ModelLoader:
             self.outcomes.append(outcome)
             self._changed()
 
-    def _progress(self, stage: str, fraction: float, detail: str = "") -> None:
+    def _progress(self, stage: str, fraction: float, detail: str) -> None:
         if self._cancelled.is_set():
-            raise LoadCancelled
+            raise LoadCancelledError("Loading was stopped.")
         self._put(ModelLoading(stage, fraction, detail))
 
     def _run(self) -> None:
@@ -81,8 +83,9 @@ class ModelLoader:
             loaded = self._load()
             loaded.load_s = time.perf_counter() - started
             self._put(loaded)
-        except LoadCancelled:
-            pass
+        except LoadCancelledError:
+            # Nobody waits for the outcome any more.
+            return
         except EngineError as error:
             self._put(error.info())
         except MemoryError as error:

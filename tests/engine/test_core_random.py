@@ -62,6 +62,7 @@ class Storm:
             assert output == reference_output(ids, wanted)[: len(output)]
             if done.reason is FinishReason.LENGTH and done.limit == "max_tokens":
                 assert len(output) == wanted
+        self.engine.fold.rewind()
         pool = self.engine.core.pool
         assert pool.num_used == 0
         assert pool.num_free + pool.num_cached == pool.num_blocks

@@ -10,6 +10,7 @@ from engine.api.params import EngineConfig, SamplingParams
 from engine.block_hash import root_hash
 from engine.core import EngineCore, ModelLimits
 from tests.helpers.hash_runner import HashRunner
+from tests.helpers.pool_fold import PoolFold
 
 NEVER_ENDS: frozenset[int] = frozenset()
 
@@ -68,6 +69,8 @@ class CheckedEngine:
             self.runner, limits, settings, num_blocks, lambda stop: NumberStream(), FakeClock()
         )
         self.events: list[RequestEvent] = []
+        self.fold = PoolFold(num_blocks)
+        self.core.log.enabled = True
 
     def add(self, request_id: str, prompt: Sequence[int], max_tokens: int = 8, **kw: object):
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens, seed=0)
@@ -86,6 +89,8 @@ class CheckedEngine:
 
     def check(self) -> None:
         assert self.core.violations() == []
+        self.fold.apply(self.core.log.drain())
+        self.fold.check(self.core.pool, self.core.live_tables())
 
     def run(self, max_steps: int = 10_000) -> None:
         for _ in range(max_steps):

@@ -1,0 +1,128 @@
+"""Puts an engine together from a model's files: weights, pool, runner, tokenizer, core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from engine.api.events import ModelInfo
+from engine.api.params import EngineConfig, SamplingParams
+from engine.block_hash import root_hash
+from engine.chat_encoder import ChatEncoder
+from engine.core import EngineCore, ModelLimits
+from engine.detokenizer import Detokenizer
+from engine.loading.model_folder import LoadedFiles, open_model
+from engine.loading.progress import Cancelled, Progress, check_cancelled
+from engine.memory import host_num_blocks
+from engine.model_loader import LoadedEngine
+from engine.model_runner import ModelRunner, build_runner, resolve_device, resolve_dtype
+from engine.request import Request
+from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+
+_WARM_UP_TOKENS = 64
+
+
+def build_engine(
+    path: Path,
+    models_dir: Path,
+    config: EngineConfig,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> LoadedEngine:
+    """Loads the model at ``path`` and makes it ready to answer.
+
+    Raises:
+        EngineError: the model, its size or the device cannot be used; the message says why.
+    """
+    if config.num_threads is not None:
+        torch.set_num_threads(config.num_threads)
+    device = resolve_device(config.device)
+    dtype = resolve_dtype(config.dtype, device)
+    files = open_model(path, models_dir, progress, cancelled)
+    block_bytes = files.config.kv_bytes_per_token(dtype.itemsize) * config.block_size
+    num_blocks = host_num_blocks(config, block_bytes)
+    context = min(config.max_model_len or files.config.context_length, files.config.context_length)
+    runner = build_runner(
+        files.config,
+        _watched(files, progress, cancelled),
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        max_model_len=context,
+        max_running_requests=config.max_running_requests,
+        device=config.device,
+        dtype=config.dtype,
+        backend=config.backend,
+    )
+    progress("tokenizer", 0.0, "")
+    tokenizer = files.tokenizer()
+    encoder = ChatEncoder(tokenizer, files.chat_template())
+    progress("warm_up", 0.0, "")
+    _warm_up(runner, num_blocks, config.block_size)
+    fingerprint = tokenizer.fingerprint
+    dtype_name = str(dtype).removeprefix("torch.")
+    backend = runner.attention.name
+    limits = ModelLimits(
+        context_length=context,
+        eos_token_ids=frozenset(tokenizer.eos_token_ids),
+        root=root_hash(files.fingerprint, dtype_name, backend, config.cache_salt),
+        fingerprint=fingerprint,
+    )
+    core = EngineCore(runner, limits, config, num_blocks, lambda stop: Detokenizer(tokenizer, stop))
+    info = ModelInfo(
+        name=files.config.name,
+        path=str(path),
+        architecture=files.config.architecture,
+        num_parameters=files.num_parameters,
+        weights_bytes=runner.decoder.weights_bytes,
+        kv_bytes_per_token=files.config.kv_bytes_per_token(dtype.itemsize),
+        context_length=context,
+        vocab_size=files.config.vocab_size,
+        dtype=dtype_name,
+        device=str(device),
+        backend=backend,
+        backend_reason="torch on the CPU: the reference kernels" if device.type == "cpu" else "",
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        fingerprint=fingerprint,
+        has_chat_template=True,
+        license=files.license,
+    )
+    return LoadedEngine(core, tokenizer, encoder, info, block_bytes, load_s=0.0)
+
+
+def _watched(
+    files: LoadedFiles, progress: Progress, cancelled: Cancelled
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The weights, with progress told about fifty times and cancellation looked for at each."""
+    total = len(files.entries)
+    every = max(total // 50, 1)
+    for index, (name, tensor) in enumerate(files.weights()):
+        check_cancelled(cancelled)
+        if index % every == 0:
+            progress("weights", index / total, name)
+        yield name, tensor
+
+
+def _warm_up(runner: ModelRunner, num_blocks: int, block_size: int) -> None:
+    """Runs a prompt and a decode once, so that the first answer does not pay for torch's set-up.
+
+    What it leaves in the pool has no hash and is overwritten by whoever gets the block.
+    """
+    num_tokens = min(_WARM_UP_TOKENS, num_blocks * block_size - 1)
+    request = Request(
+        request_id="warm-up",
+        conversation_id="",
+        token_ids=[0] * (num_tokens + 1),
+        num_prompt_tokens=num_tokens,
+        params=SamplingParams(),
+        seed=0,
+        arrival_s=0.0,
+        block_table=list(range(-(-(num_tokens + 1) // block_size))),
+    )
+    prompt = ScheduledChunk(request, 0, num_tokens, samples=False)
+    decode = ScheduledChunk(request, num_tokens, 1, samples=True)
+    runner.submit(SchedulerOutput(0, (), (prompt,))).result()
+    runner.submit(SchedulerOutput(0, (decode,), ())).result()
+    runner.forget(request.request_id)
