@@ -11,8 +11,8 @@ from PyInstaller.utils.hooks import collect_submodules, copy_metadata
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "quire"
-STARTER_FOLDER = "starter_model"
-"""Where the bundle keeps the starter model's GGUF; runtime_hook.py tells the engine."""
+STARTER_FOLDER = "starter"
+"""Where the engine of a frozen program looks for the starter model's GGUF."""
 
 # Modules that analysis would bring in and nothing of ours reaches.
 EXCLUDED_MODULES = [
@@ -96,7 +96,6 @@ def analysis_arguments(starter_gguf: str) -> dict[str, Any]:
             for package in ("app", "engine", "kernels")
             for module in collect_submodules(package, filter=lambda name: "triton" not in name)
         ],
-        "runtime_hooks": [str(ROOT / "packaging" / "runtime_hook.py")],
         "excludes": EXCLUDED_MODULES,
         # @triton.jit reads its function's source from a file.
         "module_collection_mode": {"kernels": "pyz+py"},

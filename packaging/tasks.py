@@ -60,7 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("run", run, True, "open the window; other arguments go to `python -m app`"),
         ("test", test, False, "linters, types, contracts, tests and the window's self-test"),
         ("lint", lint, False, "linters, types and contracts"),
-        ("build", build, True, "build the frozen application and run its self-test"),
+        ("build", build, False, "build the frozen application and run its self-test"),
         ("bench", bench, True, "a benchmark: window, panel, or a workload of the engine"),
     ):
         sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -106,12 +106,12 @@ def build(environment: Environment, options: argparse.Namespace, rest: list[str]
     """The frozen application, made and tried by build.py."""
     environment.prepare([RUNTIME, BUILD], options.torch_index)
     check_qt(environment, "offscreen", may_install=True)
-    if fetch_starter_model(environment, rest) != 0:
+    if fetch_starter_model(environment, []) != 0:
         raise Problem(
             "The build carries the starter model, and it could not be fetched.",
-            "see the message above; the rest of the build needs no network.",
+            "see the message above; once it is there, the build needs no network.",
         )
-    return environment.run("packaging/build.py", *rest, env=OFFSCREEN)
+    return environment.run("packaging/build.py", env={"PYTHONPATH": str(ROOT)})
 
 
 def bench(environment: Environment, options: argparse.Namespace, rest: list[str]) -> int:

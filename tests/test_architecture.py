@@ -34,6 +34,7 @@ ALLOWED_IMPORTS = {
         "platformdirs", "keyring", "psutil",
     },
 }  # fmt: skip
+NOT_ON_EVERY_MACHINE = {"triton"}
 POSIX_ONLY = {"fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty"}
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
@@ -152,6 +153,25 @@ def test_no_import_that_windows_lacks_at_module_level(package: str) -> None:
     for path in source_files(package):
         tree = module_level(ast.parse(path.read_text(encoding="utf-8")))
         assert not [i for i in imports_of(tree) if i.split(".")[0] in POSIX_ONLY], path
+
+
+def test_each_imported_library_is_pinned_for_users() -> None:
+    pinned = {
+        line.split("==")[0].lower()
+        for line in (ROOT / "packaging" / "requirements.txt").read_text(encoding="utf-8").split()
+        if "==" in line
+    }
+    distributions = importlib.metadata.packages_distributions()
+    missing = set()
+    for path in (p for package in PACKAGES for p in source_files(package)):
+        for imported in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            top = imported.split(".")[0]
+            if top in STANDARD_LIBRARY or top in PACKAGES or top in NOT_ON_EVERY_MACHINE:
+                continue
+            names = {name.lower().replace("_", "-") for name in distributions.get(top, [])}
+            if not names & pinned:
+                missing.add(f"{module_name(path)} imports {top}")
+    assert not missing, missing
 
 
 # --- imports as they happen -----------------------------------------------------------------------
