@@ -25,6 +25,10 @@ def encode(kind: int, label: int = 0, *, pinned: bool = False) -> int:
     return kind | (PINNED_BIT if pinned else 0) | min(label, MAX_LABEL) << LABEL_SHIFT
 
 
+LOST = encode(FREE_CELL, 1)
+"""The look of a table's entry whose block holds something else by now."""
+
+
 def decode(code: int) -> tuple[int, bool, int]:
     """(kind, pinned, label) of a code."""
     return code & 3, bool(code & PINNED_BIT), code >> LABEL_SHIFT

@@ -1,0 +1,249 @@
+"""Block tables as strips under each other: the same column is the same logical block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app.cache_panel import words
+from app.cache_panel.grid_image import GridImage
+from app.cache_panel.grid_layout import FLAT_SIDE, GridLayout
+from app.cache_panel.pool_grid import as_tool_tip
+from app.cache_panel.strips import Strip
+from app.cache_panel.tiles import TileAtlas
+from app.theme import Theme
+
+LABEL_HEIGHT = 20
+ROW_GAP = 10
+SWATCH = 14
+MAX_SIDE = 16
+MIN_SIDE = 4
+# The smallest cell with which a table may take one line, two, three; then as many as it needs.
+SMALLEST_BY_LINES = ((1, 10), (2, 8), (3, 6))
+
+
+@dataclass(slots=True)
+class _Row:
+    strip: Strip
+    top: int
+    picture: GridImage
+
+
+class BlockTables(QWidget):
+    """Paints strips; ``block_hovered(block_id)`` follows the mouse, -1 when it is on none."""
+
+    block_hovered = Signal(int)
+    height_changed = Signal()
+
+    def __init__(
+        self, theme: Theme, describe: Callable[[int], str], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._describe = describe
+        self._rows: list[_Row] = []
+        self._atlas: TileAtlas | None = None
+        self._columns = 1
+        self._highlight = -1
+        self._height = 0
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def sizeHint(self) -> QSize:
+        return QSize(340, self._height)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self._height)
+
+    @property
+    def strips(self) -> list[Strip]:
+        """What is shown."""
+        return [row.strip for row in self._rows]
+
+    @property
+    def columns(self) -> int:
+        """Logical blocks in one line."""
+        return self._columns
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draws everything in other colours."""
+        self._theme = theme
+        self._atlas = None
+        self.set_strips(self.strips)
+
+    def set_strips(self, strips: list[Strip]) -> None:
+        """Shows these strips; repaints only those that look different."""
+        laid_out = self._choose_cells(strips)
+        old = {} if laid_out else {row.strip.key: row for row in self._rows}
+        rows: list[_Row] = []
+        top = 0
+        for strip in strips:
+            before = old.get(strip.key)
+            if before is not None and before.strip.looks_like(strip):
+                picture = before.picture
+            else:
+                picture = self._draw(strip)
+            row = _Row(strip, top, picture)
+            if before is None or before.top != top or before.picture is not picture:
+                self.update(self._rect_of(row))
+            elif _label_of(before.strip) != _label_of(strip):
+                self.update(0, top, self.width(), LABEL_HEIGHT)
+            rows.append(row)
+            top = self._rect_of(row).bottom() + 1 + ROW_GAP
+        if laid_out or len(rows) != len(self._rows):
+            self.update()
+        self._rows = rows
+        if top != self._height:
+            self._height = top
+            self.updateGeometry()
+            self.height_changed.emit()
+
+    def set_highlight(self, block_id: int) -> None:
+        """Outlines a block wherever it stands; -1 for none."""
+        if block_id != self._highlight:
+            self._highlight = block_id
+            self.update()
+
+    def _choose_cells(self, strips: list[Strip]) -> bool:
+        """Sets size and number of columns for all strips alike. True if they changed."""
+        ratio = self.devicePixelRatioF()
+        longest = max((len(strip.blocks) for strip in strips), default=1)
+        width = max(1, int(self.width() * ratio))
+        side = _side_for(width, longest, ratio)
+        columns = _columns_for(width, side, longest)
+        atlas = self._atlas
+        if atlas is not None and (atlas.side, atlas.ratio, self._columns) == (side, ratio, columns):
+            return False
+        if atlas is None or (atlas.side, atlas.ratio) != (side, ratio):
+            self._atlas = TileAtlas(self._theme, side, ratio)
+        self._columns = columns
+        return True
+
+    def _draw(self, strip: Strip) -> GridImage:
+        atlas = self._atlas
+        assert atlas is not None
+        layout = GridLayout(len(strip.blocks), atlas.side, self._columns, atlas.side)
+        picture = GridImage(layout, atlas)
+        picture.draw_all(strip.codes)
+        if strip.last_fill < 1.0 and atlas.side > FLAT_SIDE:
+            last = len(strip.blocks) - 1
+            picture.put(last, atlas.part_filled(int(strip.codes[-1]), strip.last_fill))
+        return picture
+
+    def _rect_of(self, row: _Row) -> QRect:
+        height = math.ceil(row.picture.layout.height / self.devicePixelRatioF())
+        return QRect(0, row.top, self.width(), LABEL_HEIGHT + height)
+
+    # --- painting ---
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        for row in self._rows:
+            if event.rect().intersects(self._rect_of(row)):
+                self._paint_label(painter, row)
+                painter.drawImage(0, row.top + LABEL_HEIGHT, row.picture.image)
+        if self._highlight >= 0:
+            painter.setPen(QPen(self._theme.color("accent"), 2.0))
+            painter.drawRects(self._rects_of(self._highlight))
+        painter.end()
+
+    def _paint_label(self, painter: QPainter, row: _Row) -> None:
+        strip, theme = row.strip, self._theme
+        hue = theme.hue(strip.number) if strip.number else theme.color("muted")
+        swatch = QRectF(0, row.top + 1, SWATCH, SWATCH)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(hue)
+        painter.drawRoundedRect(swatch, 4, 4)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        font = self.font()
+        font.setPointSizeF(9.0)
+        painter.setFont(font)
+        if strip.number:
+            painter.setPen(theme.on(hue))
+            painter.drawText(swatch, Qt.AlignmentFlag.AlignCenter, str(strip.number))
+        right = words.strip(strip)
+        line = QRect(SWATCH + 6, row.top, self.width() - SWATCH - 6, SWATCH + 2)
+        room = line.width() - painter.fontMetrics().horizontalAdvance(right) - 12
+        title = strip.title or words.untitled(strip)
+        painter.setPen(theme.color("text" if strip.is_live else "muted"))
+        elided = painter.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(line, _LEFT, elided)
+        painter.setPen(theme.color("muted"))
+        painter.drawText(line, _RIGHT, right)
+
+    def _rects_of(self, block_id: int) -> list[QRectF]:
+        ratio = self.devicePixelRatioF()
+        rects: list[QRectF] = []
+        for row in self._rows:
+            if block_id in row.strip.blocks:
+                x, y = row.picture.layout.origin(row.strip.blocks.index(block_id))
+                size = max(1, row.picture.layout.side - 1) / ratio
+                top = row.top + LABEL_HEIGHT + y / ratio
+                rects.append(QRectF(x / ratio, top, size, size))
+        return rects
+
+    # --- pointing ---
+
+    def block_at(self, point: QPointF) -> int:
+        """The block under a point, or -1."""
+        ratio = self.devicePixelRatioF()
+        for row in self._rows:
+            y = point.y() - row.top - LABEL_HEIGHT
+            index = row.picture.layout.block_at(point.x() * ratio, y * ratio)
+            if index >= 0:
+                return row.strip.blocks[index]
+        return -1
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self.block_hovered.emit(self.block_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.block_hovered.emit(-1)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            block = self.block_at(QPointF(event.pos()))
+            if block >= 0:
+                self._show_tip(event.globalPos(), block)
+            else:
+                QToolTip.hideText()
+            return True
+        if event.type() == QEvent.Type.DevicePixelRatioChange:
+            self.set_strips(self.strips)
+        return super().event(event)
+
+    def _show_tip(self, position: QPoint, block_id: int) -> None:
+        QToolTip.showText(position, as_tool_tip(self._describe(block_id)), self)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.set_strips(self.strips)
+
+
+_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+def _side_for(width: int, longest: int, ratio: float) -> int:
+    """Edge of a cell in device pixels: the longest table in few lines, or else in small cells."""
+    for lines, smallest in SMALLEST_BY_LINES:
+        for side in range(int(MAX_SIDE * ratio), int(smallest * ratio) - 1, -1):
+            if math.ceil(longest / _columns_for(width, side, longest)) <= lines:
+                return side
+    return int(MIN_SIDE * ratio)
+
+
+def _columns_for(width: int, side: int, longest: int) -> int:
+    columns = max(1, width // side)
+    return columns if columns >= longest or columns < 16 else columns - columns % 4
+
+
+def _label_of(strip: Strip) -> tuple[object, ...]:
+    return strip.number, strip.title, words.strip(strip)

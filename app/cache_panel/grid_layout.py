@@ -1,0 +1,65 @@
+"""Where each block stands in a grid of square cells. Free of Qt; all lengths in device pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FLAT_SIDE = 3
+"""Cells up to this width are flat colour: no gap, no pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridLayout:
+    """Blocks in address order, row by row.
+
+    ``side``: width of a cell, its gap included; ``row_height``: the same, or more for cells too
+    small to have a pattern, so that they fill the area. ``blocks_per_cell`` is more than 1 only
+    when the area has fewer pixels than the pool has blocks.
+    """
+
+    num_blocks: int
+    side: int
+    columns: int
+    row_height: int
+    blocks_per_cell: int = 1
+
+    @classmethod
+    def fit(cls, num_blocks: int, width: int, height: int, max_side: int) -> GridLayout:
+        """The largest cells with which the pool fits into ``width`` × ``height``."""
+        width, height = max(1, width), max(1, height)
+        for side in range(min(max_side, width), 0, -1):
+            columns = width // side
+            rows = -(-num_blocks // columns)
+            if rows * side <= height:
+                stretched = min(height // rows, 2 * side) if side <= FLAT_SIDE else side
+                return cls(num_blocks, side, columns, stretched)
+        return cls(num_blocks, 1, width, 1, -(-num_blocks // (width * height)))
+
+    @property
+    def num_cells(self) -> int:
+        return -(-self.num_blocks // self.blocks_per_cell)
+
+    @property
+    def rows(self) -> int:
+        return -(-self.num_cells // self.columns)
+
+    @property
+    def width(self) -> int:
+        return self.columns * self.side
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.row_height
+
+    def origin(self, block_id: int) -> tuple[int, int]:
+        """Left and top of the block's cell."""
+        row, column = divmod(block_id // self.blocks_per_cell, self.columns)
+        return column * self.side, row * self.row_height
+
+    def block_at(self, x: float, y: float) -> int:
+        """The (first) block of the cell at a point, or -1."""
+        column, row = int(x // self.side), int(y // self.row_height)
+        if not (0 <= column < self.columns and 0 <= row < self.rows):
+            return -1
+        block_id = (row * self.columns + column) * self.blocks_per_cell
+        return block_id if block_id < self.num_blocks else -1

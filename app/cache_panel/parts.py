@@ -1,0 +1,52 @@
+"""Small widgets and helpers that the panel's parts are put together from."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QBoxLayout, QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+
+def plain_label(text: str = "", tone: str = "") -> QLabel:
+    """A label that never takes its text for markup; ``tone`` as in the style sheet."""
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    if tone:
+        label.setProperty("tone", tone)
+    return label
+
+
+def set_text(label: QLabel, text: str) -> None:
+    """Sets the text only if it changed: QLabel lays out anew each time."""
+    if label.text() != text:
+        label.setText(text)
+
+
+class FittingScrollArea(QScrollArea):
+    """Wants to be as high as its content, and scrolls where it cannot."""
+
+    def __init__(self, content: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._content = content
+        self.setWidget(content)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+
+    def sizeHint(self) -> QSize:
+        return self._content.sizeHint()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, 64)
+
+
+def column(*parts: QWidget | QBoxLayout | tuple[QWidget, int]) -> QVBoxLayout:
+    """Widgets and layouts under each other; a pair gives a widget its stretch."""
+    made = QVBoxLayout()
+    made.setSpacing(8)
+    for part in parts:
+        if isinstance(part, tuple):
+            made.addWidget(part[0], part[1])
+        elif isinstance(part, QWidget):
+            made.addWidget(part)
+        else:
+            made.addLayout(part)
+    return made

@@ -1,0 +1,123 @@
+"""Block tables as the panel shows them: one strip each, live or left behind. Free of Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from app.cache_panel.looks import LOST, Looks
+from app.cache_panel.pool_model import Array, PoolModel
+from app.cache_panel.pool_values import GhostTable, LiveTable
+from engine.api.snapshot import USED
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One table, logical block by logical block.
+
+    ``codes``: look of each entry (``LOST`` where a finished conversation's block is gone).
+    ``last_fill``: filled share of the last block, 0 to 1. ``kept_blocks``: entries that still hold
+    this conversation's tokens. ``shared_blocks``: leading entries that other tables use too.
+    """
+
+    request_id: str
+    conversation_id: str
+    number: int
+    title: str
+    is_live: bool
+    blocks: tuple[int, ...]
+    codes: Array = field(repr=False)
+    last_fill: float
+    tokens: int
+    cached_tokens: int
+    kept_blocks: int
+    shared_blocks: int
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        return self.request_id, self.is_live
+
+    def looks_like(self, other: Strip) -> bool:
+        """Whether both have the same picture."""
+        return self.last_fill == other.last_fill and np.array_equal(self.codes, other.codes)
+
+
+class Names(Protocol):
+    """Numbers and titles of conversations, as the panel needs them; see ``panel.SessionNames``."""
+
+    def number_of(self, conversation_id: str) -> int:
+        """Number from 1, or 0 for a conversation that is not open."""
+
+    def title_of(self, conversation_id: str) -> str:
+        """Title, or empty."""
+
+    def open_ids(self) -> Collection[str]:
+        """Open conversations."""
+
+
+def strips_of(model: PoolModel, looks: Looks, names: Names) -> list[Strip]:
+    """Live tables, and the last tables of open conversations that have none, by number."""
+    live = {table.conversation_id for table in model.tables.values()}
+    open_ids = set(names.open_ids())
+    strips = [_live_strip(model, table, looks, names) for table in model.tables.values()]
+    strips.extend(
+        _ghost_strip(model, ghost, looks, names)
+        for conversation_id, ghost in model.ghosts.items()
+        if conversation_id in open_ids and conversation_id not in live
+    )
+    strips.sort(key=lambda strip: (strip.number == 0, strip.number))
+    return strips
+
+
+def _live_strip(model: PoolModel, table: LiveTable, looks: Looks, names: Names) -> Strip:
+    blocks = np.array(table.blocks, np.int64)
+    fill = model.fill[blocks]
+    return Strip(
+        request_id=table.request_id,
+        conversation_id=table.conversation_id,
+        number=names.number_of(table.conversation_id),
+        title=names.title_of(table.conversation_id),
+        is_live=True,
+        blocks=tuple(table.blocks),
+        codes=looks.codes(model, blocks),
+        last_fill=int(fill[-1]) / model.block_size,
+        tokens=int(fill.sum()),
+        cached_tokens=model.hit_tokens.get(table.request_id, 0),
+        kept_blocks=len(blocks),
+        shared_blocks=_leading(_is_shared(model, blocks)),
+    )
+
+
+def _ghost_strip(model: PoolModel, ghost: GhostTable, looks: Looks, names: Names) -> Strip:
+    blocks = np.array(ghost.blocks, np.int64)
+    alive = model.ghost_alive(ghost)
+    kept = int(np.count_nonzero(alive))
+    return Strip(
+        request_id=ghost.request_id,
+        conversation_id=ghost.conversation_id,
+        number=names.number_of(ghost.conversation_id),
+        title=names.title_of(ghost.conversation_id),
+        is_live=False,
+        blocks=ghost.blocks,
+        codes=np.where(alive, looks.codes(model, blocks), LOST),
+        last_fill=1.0,
+        tokens=kept * model.block_size,
+        cached_tokens=ghost.cached_tokens,
+        kept_blocks=kept,
+        shared_blocks=_leading(alive & _is_shared(model, blocks)),
+    )
+
+
+def _is_shared(model: PoolModel, blocks: Array) -> Array:
+    others = model.ref_count[blocks] - model.pins[blocks]
+    shared: Array = (model.state[blocks] == USED) & (others > 1)
+    return shared
+
+
+def _leading(flags: Array) -> int:
+    """How many flags are set before the first that is not."""
+    clear = np.flatnonzero(~flags)
+    return int(clear[0]) if len(clear) else len(flags)
