@@ -59,7 +59,7 @@ class Store:
         self.on_error = on_error
         self.on_recovered = on_recovered
         self.problems: list[ErrorInfo] = []
-        self._profile = profile
+        self.profile = profile
         self._lock = DirectoryLock(profile.lock_file)
         try:
             self._reader = self._opened()
@@ -95,7 +95,7 @@ class Store:
             return self._opened_once()
 
     def _opened_once(self) -> sqlite3.Connection:
-        connection = connect(self._profile.database)
+        connection = connect(self.profile.database)
         try:
             prepare(connection)
         except BaseException:
@@ -105,7 +105,7 @@ class Store:
         return connection
 
     def _put_aside(self, reason: str) -> None:
-        database = self._profile.database
+        database = self.profile.database
         kept = database.with_name(
             f"{database.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}.sqlite3"
         )

@@ -1,0 +1,109 @@
+"""Everything that lives as long as the window does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+
+from app import paths
+from app.bridge import Bridge
+from app.command_line import Options
+from app.i18n import tr
+from app.process_age import process_age_s
+from app.raise_window import RaiseServer
+from app.session import Session
+from app.settings import Settings
+from app.store import Store
+from app.theme import ThemeManager
+from app.widgets.main_window import MainWindow
+from engine.api.client import ENGINE_THREAD_NAME, EngineClient
+
+_LOG = logging.getLogger(__name__)
+_FLUSH_TIMEOUT_S = 1.0
+_ENGINE_TIMEOUT_S = 2.5
+
+
+class QuireApplication(QObject):
+    """Makes the parts, starts the engine after the window's first paint, and ends all in order.
+
+    ``first_paint_ms``: from the creation of the process to the first paint event; None before it.
+    """
+
+    _uncaught = Signal(str, str)
+
+    def __init__(
+        self,
+        options: Options,
+        settings: Settings,
+        store: Store,
+        engine: Callable[[], EngineClient],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.first_paint_ms: float | None = None
+        self._options = options
+        self._settings = settings
+        self._store = store
+        self._raise_server: RaiseServer | None = None
+        self._profile_dir = store.profile.data_dir
+        self.theme = ThemeManager(settings.values.theme)
+        self.theme.apply()
+        self.bridge = Bridge(engine)
+        models_dir = options.models_dir or paths.models_dir()
+        self.session = Session(self.bridge, store, settings, str(models_dir))
+        if not self.session.conversation_ids():
+            self.session.new_conversation()
+        self.window = MainWindow(self.session, self.bridge, settings)
+        self.window.first_painted.connect(self._on_window_first_painted)
+        self._uncaught.connect(self._on_uncaught, Qt.ConnectionType.QueuedConnection)
+
+    def show(self) -> None:
+        """Shows the window; the engine starts after its first paint."""
+        self.window.show()
+
+    def report_uncaught(self, thread: str, line: str) -> None:
+        """Tells the user of an exception that nobody caught. Any thread."""
+        self._uncaught.emit(thread, line)
+
+    def close(self) -> bool:
+        """Saves everything and ends the engine. False if its thread was still busy."""
+        if self._raise_server is not None:
+            self._raise_server.close()
+        saved = self.session.shut_down(_FLUSH_TIMEOUT_S)
+        ended = self.bridge.close(_ENGINE_TIMEOUT_S)
+        if not self._store.close(_FLUSH_TIMEOUT_S) or not saved:
+            _LOG.error("not everything could be saved")
+        return ended
+
+    @Slot()
+    def _on_window_first_painted(self) -> None:
+        if self.first_paint_ms is None:
+            self.first_paint_ms = process_age_s() * 1000.0
+            _LOG.info("first paint after %.0f ms", self.first_paint_ms)
+            QTimer.singleShot(0, self._start)
+
+    @Slot()
+    def _start(self) -> None:
+        """What the first paint need not wait for."""
+        self.bridge.start()
+        self.session.load_model(self._options.model or self._settings.values.model_path)
+        self.session.raise_stored_problems()
+        self._raise_server = RaiseServer(self._profile_dir, self)
+        self._raise_server.raise_requested.connect(self._on_raise_server_raise_requested)
+
+    @Slot()
+    def _on_raise_server_raise_requested(self) -> None:
+        self.window.setWindowState(self.window.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.window.show()
+        self.window.raise_()
+        self.window.activateWindow()
+
+    @Slot(str, str)
+    def _on_uncaught(self, thread: str, line: str) -> None:
+        if thread == ENGINE_THREAD_NAME:
+            self.session.engine_died(line)
+        else:
+            action = tr("Your conversations are saved. Please report this with the log.")
+            self.session.report("internal", line, action)

@@ -1,0 +1,104 @@
+"""The log file of a profile, and what happens to errors that nobody caught. No chat text goes in."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
+
+MAX_LOG_BYTES = 1_000_000
+_LOG = logging.getLogger(__name__)
+_LEVELS = {
+    QtMsgType.QtDebugMsg: logging.DEBUG,
+    QtMsgType.QtInfoMsg: logging.INFO,
+    QtMsgType.QtWarningMsg: logging.WARNING,
+    QtMsgType.QtCriticalMsg: logging.ERROR,
+    QtMsgType.QtFatalMsg: logging.CRITICAL,
+}
+
+ReportUncaught = Callable[[str, str], None]
+"""Called with the name of the thread and one line that says what happened; on any thread."""
+
+
+def open_log(log_file: Path) -> None:
+    """Logs to ``log_file`` from now on; a file that grew too long is kept once as ``….1``.
+
+    A log that cannot be written is no reason not to start: the messages then go to stderr.
+    """
+    handler: logging.Handler
+    try:
+        if log_file.exists() and log_file.stat().st_size > MAX_LOG_BYTES:
+            os.replace(log_file, log_file.with_name(log_file.name + ".1"))
+        handler = logging.FileHandler(log_file, encoding="utf-8", delay=False)
+    except OSError as error:
+        handler = logging.StreamHandler(sys.stderr)
+        _LOG.warning("no log file: %s", error)
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
+    )
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    qInstallMessageHandler(_on_qt_message)
+
+
+def close_log() -> None:
+    """Closes the log file; Qt's messages go to stderr again."""
+    qInstallMessageHandler(None)
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, logging.FileHandler):
+            root.removeHandler(handler)
+            handler.close()
+
+
+def catch_uncaught(report: ReportUncaught) -> None:
+    """Logs exceptions that nobody caught, in any thread, and hands one line to ``report``."""
+
+    def on_exception(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            return
+        _log_uncaught("main", kind, error, trace)
+        report("main", _one_line(error))
+
+    def on_thread_exception(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is None or issubclass(args.exc_type, SystemExit):
+            return
+        name = "" if args.thread is None else args.thread.name
+        _log_uncaught(name, args.exc_type, args.exc_value, args.exc_traceback)
+        report(name, _one_line(args.exc_value))
+
+    sys.excepthook = on_exception
+    threading.excepthook = on_thread_exception
+
+
+def _log_uncaught(
+    thread: str,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+) -> None:
+    lines = "".join(traceback.format_exception(kind, error, trace))
+    _LOG.error("uncaught in thread %s\n%s", thread, lines)
+    # A windowed build on Windows has no stderr.
+    if sys.stderr is not None:
+        sys.stderr.write(lines)
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _on_qt_message(kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
+    logging.getLogger("qt").log(
+        _LEVELS.get(kind, logging.WARNING), "%s: %s", context.category, message
+    )

@@ -1,0 +1,115 @@
+"""The composition root: makes every part once and connects them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QCoreApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from app import logs, paths
+from app.app_error import AppError, DataDirectoryInUseError
+from app.application import QuireApplication
+from app.command_line import Options, parse
+from app.error_text import describe_error
+from app.i18n import Language, tr
+from app.paths import Profile
+from app.settings import Settings
+from app.signals_to_qt import TerminationSignals
+from app.store import Store
+from engine.api.client import EngineClient, start_engine
+
+_LOG = logging.getLogger(__name__)
+REFUSED = 3
+"""Exit status when the profile cannot be opened."""
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    engine: Callable[[], EngineClient] = start_engine,
+) -> int:
+    """Runs the application and returns its exit status: 0, 1 a failed self-test, 2 bad arguments,
+    3.
+
+    ``engine`` starts the engine; the default is the one in this process.
+    """
+    options = parse(sys.argv[1:] if argv is None else argv)
+    if not options.self_test:
+        return _run(options, Profile(options.data_dir or paths.data_dir()), engine)
+    # Windows keeps the files of a process that was ended hard; the test must not fail for that.
+    with tempfile.TemporaryDirectory(prefix="quire-", ignore_cleanup_errors=True) as folder:
+        return _run(options, Profile(Path(folder)), engine)
+
+
+def _run(options: Options, profile: Profile, engine: Callable[[], EngineClient]) -> int:
+    qt = _qt_application()
+    settings = Settings(profile.settings_file)
+    language = Language(settings.values.language)
+    language.install()
+    try:
+        store = Store(profile)
+    except DataDirectoryInUseError as error:
+        return _leave_to_first(profile, error, quiet=options.self_test)
+    except AppError as error:
+        return _refuse(error, quiet=options.self_test)
+    logs.open_log(profile.log_file)
+    application = QuireApplication(options, settings, store, engine)
+    logs.catch_uncaught(application.report_uncaught)
+    signals = TerminationSignals(QCoreApplication.quit)
+    try:
+        if options.self_test:
+            from app.self_test import run_self_test
+
+            status = run_self_test(application, options)
+        else:
+            application.show()
+            status = qt.exec()
+    finally:
+        signals.restore()
+        ended = application.close()
+    if not ended:
+        # A thread that is loading or computing in C cannot be stopped; everything is saved.
+        _LOG.warning("the engine thread was still busy; ending the process")
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(status)
+    logs.close_log()
+    return status
+
+
+def _qt_application() -> QApplication:
+    existing = QApplication.instance()
+    qt = existing if isinstance(existing, QApplication) else QApplication(["quire"])
+    QCoreApplication.setApplicationName(paths.APP_NAME)
+    qt.setApplicationDisplayName(paths.APP_NAME)
+    qt.setDesktopFileName("quire")
+    return qt
+
+
+def _leave_to_first(profile: Profile, error: AppError, quiet: bool) -> int:
+    """Another process has the profile: its window comes to the front, and this one ends."""
+    from app.raise_window import ask_to_raise
+
+    if ask_to_raise(profile.data_dir):
+        sys.stderr.write(
+            tr("Quire is already open with this profile; its window was raised.") + "\n"
+        )
+        return 0
+    return _refuse(error, quiet)
+
+
+def _refuse(error: AppError, quiet: bool) -> int:
+    cause, action = describe_error(error.info())
+    if sys.stderr is not None:
+        sys.stderr.write(f"{cause}\n{action}\n")
+    # Nobody could answer a message box on a screen that is not there.
+    if not quiet and QApplication.platformName() not in ("offscreen", "minimal"):
+        box = QMessageBox(QMessageBox.Icon.Critical, paths.APP_NAME, cause)
+        box.setInformativeText(action)
+        box.exec()
+    return REFUSED

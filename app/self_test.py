@@ -1,0 +1,291 @@
+"""The main job in a real window with the real engine, measured: ``python -m app --self-test``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import QEventLoop, QObject, QTimer, Slot
+
+from app.application import QuireApplication
+from app.command_line import Options
+from app.conversation import Message, MessageStatus, new_id
+from app.gap_meter import GapMeter
+from app.self_test_report import (
+    PoolReport,
+    Report,
+    check_figures,
+    check_later_turn,
+    check_tabs,
+    tab_report,
+    turn_report,
+)
+from app.session_state import ModelStatus, Notice, RequestPhase, Severity
+from engine.api.commands import CountTokens
+from engine.api.events import EngineStats, Event, TokensCounted
+from engine.api.params import SamplingParams
+from engine.api.snapshot import Snapshot
+
+PAINT_TIMEOUT_S = 30.0
+LOAD_TIMEOUT_S = 300.0
+ANSWER_TIMEOUT_S = 120.0
+NEW_TOKENS = 48
+_STEP_MS = 5
+
+SYSTEM_PROMPT = (
+    "You are a careful assistant for people who are curious about how things work. Answer in "
+    "plain words and in full sentences. Begin with the most important fact, then give one "
+    "example from daily life, and end with a short remark about what is often misunderstood. "
+    "Do not use lists or headings. If a question has no clear answer, say so and explain what "
+    "is known and what is not. Keep a friendly and calm tone throughout."
+)
+QUESTIONS = (
+    "Why is the sky blue during the day?",
+    "How does a refrigerator keep food cold?",
+    "What makes bread rise in the oven?",
+    "Tell me why leaves change colour in autumn.",
+    "Explain how a bicycle stays upright.",
+    "When does water boil at a lower temperature?",
+    "Which animals sleep through the winter, and why?",
+    "Describe how a lighthouse helps ships at night.",
+)
+SECOND_QUESTION = "Can you say that again in simpler words?"
+
+
+class SelfTestError(Exception):
+    """The test cannot go on; the message says why."""
+
+
+class PoolWatch(QObject):
+    """Keeps the extremes of the pool while the test runs."""
+
+    def __init__(self, application: QuireApplication) -> None:
+        super().__init__()
+        self.shared_max = 0
+        self.used_max = 0
+        self.violations = 0
+        self._bridge = application.bridge
+        self._seen: Snapshot | None = None
+        self._bridge.stats_changed.connect(self._on_bridge_stats_changed)
+
+    def look(self) -> None:
+        """Reads the newest snapshot."""
+        snapshot = self._bridge.latest_snapshot()
+        if snapshot is None or snapshot is self._seen:
+            return
+        self._seen = snapshot
+        counts = memoryview(snapshot.pool.ref_count).cast("H")
+        self.shared_max = max(self.shared_max, sum(1 for count in counts if count > 1))
+        self.used_max = max(self.used_max, snapshot.num_used)
+        self.violations = max(self.violations, snapshot.invariant_violations)
+
+    @Slot(object)
+    def _on_bridge_stats_changed(self, stats: EngineStats) -> None:
+        self.shared_max = max(self.shared_max, stats.shared_blocks)
+        self.used_max = max(self.used_max, stats.used_blocks)
+        self.violations = max(self.violations, stats.invariant_violations)
+
+
+class SelfTest:
+    """Drives the window as a user would and fills ``report``; ``faults`` says what was wrong."""
+
+    def __init__(self, application: QuireApplication, options: Options) -> None:
+        self.report = Report()
+        self.faults: list[str] = []
+        self._application = application
+        self._options = options
+        self._window = application.window
+        self._session = application.session
+        self._meter = GapMeter()
+        self._watch = PoolWatch(application)
+        self._window.first_painted.connect(self._meter.start)
+        self._session.notice_raised.connect(self._on_session_notice_raised)
+
+    def run(self) -> None:
+        """The whole test.
+
+        Raises:
+            SelfTestError: a step failed or took too long.
+        """
+        sampling = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS)
+        self._session.change_settings(sampling=sampling)
+        self._session.set_default_system_prompt(SYSTEM_PROMPT)
+        self._application.show()
+        self._wait(lambda: self._application.first_paint_ms is not None, "paint", PAINT_TIMEOUT_S)
+        self.report.first_paint_ms = round(self._application.first_paint_ms or 0.0, 1)
+        tabs = self._session.conversation_ids()[:1]
+        while len(tabs) < self._options.tabs:
+            tabs.append(self._window.new_tab())
+        self._load()
+        first_answers = self._ask_all(tabs)
+        block_size = self.report.pool.block_size if self.report.pool else 1
+        self.faults += check_tabs(first_answers, block_size)
+        self._second_turn(tabs[0], first_answers[0], block_size)
+        self._fork(tabs[1], first_answers[1], question(0), block_size)
+        self.report.gui_max_gap_ms = round(self._meter.take_ms(), 1)
+        self._meter.stop()
+
+    def finish(self) -> None:
+        """Judges the figures; call it after ``run``, whether or not that raised."""
+        self._watch.look()
+        self.report.shared_blocks_max = self._watch.shared_max
+        self.report.invariant_violations = self._watch.violations
+        if self.report.pool is not None:
+            self.report.pool.used_max = self._watch.used_max
+        self.faults += check_figures(self.report)
+        self.report.ok = not self.faults
+
+    def _load(self) -> None:
+        def done() -> bool:
+            state = self._session.model_state
+            if state.status in (ModelStatus.FAILED, ModelStatus.NO_MODEL):
+                error = state.error
+                text = "no model" if error is None else f"{error.message} {error.action}"
+                raise SelfTestError(text)
+            return state.status is ModelStatus.READY
+
+        self._wait(done, "loading the model", LOAD_TIMEOUT_S)
+        self.report.gui_load_gap_ms = round(self._meter.take_ms(), 1)
+        state = self._session.model_state
+        assert state.info is not None
+        self.report.model = state.info.name
+        self.report.device = state.info.device
+        self.report.backend = state.info.backend
+        self.report.load_s = round(state.load_s, 2)
+        self.report.pool = PoolReport(state.info.num_blocks, state.info.block_size, 0)
+
+    def _ask_all(self, tabs: list[str]) -> list[Message]:
+        for index, conversation_id in enumerate(tabs):
+            self._window.submit_text(conversation_id, question(index))
+        if self._options.screenshot is not None:
+            self._wait(lambda: self._all_stream(tabs), "streaming in all tabs", ANSWER_TIMEOUT_S)
+            self._take_screenshot()
+        answers = [self._answer(conversation_id) for conversation_id in tabs]
+        self.report.tabs = [tab_report(answer) for answer in answers]
+        return answers
+
+    def _all_stream(self, tabs: list[str]) -> bool:
+        states = [self._session.request_state(conversation_id) for conversation_id in tabs]
+        texts = [self._leaf(conversation_id).content for conversation_id in tabs]
+        if not any(self._session.is_busy(conversation_id) for conversation_id in tabs):
+            raise SelfTestError("the tabs never streamed at the same time")
+        return all(s.phase is RequestPhase.DECODE for s in states) and all(
+            len(text) > 40 for text in texts
+        )
+
+    def _take_screenshot(self) -> None:
+        assert self._options.screenshot is not None
+        path = self._options.screenshot
+        # What has happened counts; the picture itself does not.
+        gap_ms = self._meter.take_ms()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._window.grab().save(str(path)):
+            raise SelfTestError(f"the screenshot could not be saved as {path}")
+        self._meter.resume(gap_ms)
+        self.report.screenshot = str(path)
+
+    def _second_turn(self, conversation_id: str, before: Message, block_size: int) -> None:
+        self._window.submit_text(conversation_id, SECOND_QUESTION)
+        answer = self._answer(conversation_id)
+        self.report.second_turn = turn_report(answer)
+        tokens = self._count_tokens(SECOND_QUESTION)
+        self.faults += check_later_turn("second turn", answer, before.turn, tokens, block_size)
+
+    def _fork(self, conversation_id: str, before: Message, text: str, block_size: int) -> None:
+        fork_id = self._session.fork(conversation_id)
+        self._window.show_conversation(fork_id)
+        self._window.submit_text(fork_id, text)
+        answer = self._answer(fork_id)
+        self.report.fork = turn_report(answer)
+        tokens = self._count_tokens(text)
+        self.faults += check_later_turn("fork", answer, before.turn, tokens, block_size)
+
+    def _answer(self, conversation_id: str) -> Message:
+        """Waits for the answer in a conversation."""
+        self._wait(
+            lambda: not self._session.is_busy(conversation_id), "an answer", ANSWER_TIMEOUT_S
+        )
+        answer = self._leaf(conversation_id)
+        if answer.status is not MessageStatus.DONE or answer.usage is None:
+            raise SelfTestError(f"an answer ended as {answer.status.value}")
+        return answer
+
+    def _leaf(self, conversation_id: str) -> Message:
+        path = self._session.conversation(conversation_id).path()
+        if not path:
+            raise SelfTestError("a question was not accepted")
+        return path[-1]
+
+    def _count_tokens(self, text: str) -> int:
+        counted: list[int] = []
+        command_id = new_id()
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, TokensCounted) and event.command_id == command_id:
+                counted.append(event.num_tokens)
+
+        self._application.bridge.engine_event.connect(on_event)
+        self._application.bridge.send(CountTokens(text, command_id=command_id))
+        self._wait(lambda: bool(counted), "counting tokens", PAINT_TIMEOUT_S)
+        self._application.bridge.engine_event.disconnect(on_event)
+        return counted[0]
+
+    def _on_session_notice_raised(self, notice: Notice) -> None:
+        if notice.severity is Severity.ERROR:
+            self.faults.append(f"{notice.error.code}: {notice.error.message}")
+
+    def _wait(self, done: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Runs the event loop until ``done()``.
+
+        Raises:
+            SelfTestError: it took longer than ``timeout_s``, or ``done`` raised it.
+        """
+        deadline = time.monotonic() + timeout_s
+        loop = QEventLoop()
+        failed: list[SelfTestError] = []
+
+        def look() -> None:
+            self._watch.look()
+            try:
+                if done():
+                    loop.quit()
+                elif time.monotonic() > deadline:
+                    raise SelfTestError(f"{what} took longer than {timeout_s:.0f} s")
+            except SelfTestError as error:
+                failed.append(error)
+                loop.quit()
+
+        timer = QTimer()
+        timer.timeout.connect(look)
+        timer.start(_STEP_MS)
+        loop.exec()
+        timer.stop()
+        if failed:
+            raise failed[0]
+
+
+def question(index: int) -> str:
+    """Question of tab ``index``; they repeat after a while, with a number to tell them apart."""
+    text = QUESTIONS[index % len(QUESTIONS)]
+    again = index // len(QUESTIONS)
+    return text if again == 0 else f"Number {again}: {text}"
+
+
+def run_self_test(application: QuireApplication, options: Options) -> int:
+    """Runs it, prints the report as the last line, and returns the exit status."""
+    test = SelfTest(application, options)
+    try:
+        test.run()
+    except SelfTestError as error:
+        test.faults.append(str(error))
+    test.finish()
+    for fault in dict.fromkeys(test.faults):
+        sys.stderr.write(f"self-test: {fault}\n")
+    line = test.report.to_json()
+    if options.json_file is not None:
+        options.json_file.parent.mkdir(parents=True, exist_ok=True)
+        options.json_file.write_text(line + "\n", encoding="utf-8")
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    return 0 if test.report.ok else 1

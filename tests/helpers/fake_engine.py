@@ -1,0 +1,376 @@
+"""An engine with a scripted model behind the real interface: for tests of the window only.
+
+It has a real thread and streams in real time. A word is a token. Whole blocks of a prompt that
+were computed before count as cached, and its snapshots show such blocks as shared, so that the
+window's figures mean what they mean with the real engine.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.api.client import ENGINE_THREAD_NAME, QueueClient
+from engine.api.commands import (
+    Cancel,
+    Command,
+    CountTokens,
+    LoadModel,
+    SetFocus,
+    Shutdown,
+    Submit,
+    SubscribePool,
+    UnloadModel,
+    UnsubscribePool,
+)
+from engine.api.errors import EngineError, NotSupportedYetError
+from engine.api.events import (
+    CommandFailed,
+    EngineStats,
+    EngineStatus,
+    EngineStatusChanged,
+    FinishReason,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoading,
+    ModelUnloaded,
+    PrefillProgress,
+    RequestFinished,
+    RequestQueued,
+    RequestUsage,
+    TokensCounted,
+    TokensGenerated,
+)
+from engine.api.params import ChatMessage, TurnTokens
+from engine.api.snapshot import FREE, USED, PoolColumns, RequestRow, Snapshot
+
+BLOCK_SIZE = 16
+NUM_BLOCKS = 512
+SYSTEM, USER, ASSISTANT, END = 1, 2, 3, 4
+_ROLES = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
+Script = Callable[[Submit], str]
+Refusal = Callable[[Submit], EngineError | None]
+
+
+def repeat_question(submit: Submit) -> str:
+    """The ordinary script: some words about the question."""
+    question = submit.messages[-1].content
+    return f"You asked: {question} Here is what I know. " + "It is a long story. " * 12
+
+
+@dataclass(slots=True)
+class _Running:
+    submit: Submit
+    prompt: list[int]
+    cached: int
+    words: list[str]
+    started_s: float
+    history: int
+    output: list[int] = field(default_factory=list)
+    first_s: float = 0.0
+    chars: int = 0
+
+    @property
+    def request_id(self) -> str:
+        return self.submit.request_ids[0]
+
+
+class FakeEngine(QueueClient):
+    """Give it to ``Bridge`` as ``lambda: engine``; ``commands`` lists what it was sent.
+
+    ``tokens_per_s`` is for each request. ``load_error`` or ``refusal`` make it fail; ``hold_load``
+    set keeps it loading until it is cleared.
+    """
+
+    def __init__(
+        self,
+        tokens_per_s: float = 200.0,
+        load_s: float = 0.02,
+        script: Script = repeat_question,
+        refusal: Refusal = lambda _submit: None,
+        load_error: EngineError | None = None,
+    ) -> None:
+        super().__init__()
+        self.commands: list[Command] = []
+        self.hold_load = threading.Event()
+        self.load_error = load_error
+        self.refusal = refusal
+        self.script = script
+        self._step_s = 1.0 / tokens_per_s
+        self._load_s = load_s
+        self._posted = threading.Event()
+        self._running: list[_Running] = []
+        self._loaded = False
+        self._ending = False
+        self._subscribed = False
+        self._vocabulary: dict[str, int] = {}
+        self._computed: dict[tuple[int, ...], int] = {}
+        self._step = 0
+        self._last_stats_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD_NAME, daemon=True)
+        self.attach(self._posted.set, self._end)
+        self._thread.start()
+
+    # --- the engine thread ---
+
+    def _end(self, timeout_s: float) -> bool:
+        self.send(Shutdown())
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self.post(EngineStatusChanged(EngineStatus.NO_MODEL))
+        while not self._ending:
+            self._posted.wait(self._step_s if self._running else None)
+            self._posted.clear()
+            for command in self.take_commands():
+                self.commands.append(command)
+                self._serve(command)
+            if self._running:
+                self._one_step()
+        self.post(EngineStatusChanged(EngineStatus.STOPPED))
+
+    def _serve(self, command: Command) -> None:
+        match command:
+            case LoadModel():
+                self._load(command)
+            case UnloadModel():
+                self._loaded = False
+                self.post(ModelUnloaded(command.command_id))
+            case Submit():
+                self._submit(command)
+            case Cancel(request_id=request_id):
+                for running in [r for r in self._running if r.request_id == request_id]:
+                    self._finish(running, FinishReason.CANCELLED)
+            case SubscribePool():
+                self._subscribed = True
+                self._publish()
+            case UnsubscribePool():
+                self._subscribed = False
+            case CountTokens(text=text, command_id=command_id):
+                self.post(TokensCounted(command_id, len(_words(text))))
+            case SetFocus():
+                pass
+            case Shutdown():
+                self._ending = True
+            case _:
+                error = NotSupportedYetError("The fake engine cannot do this.").info()
+                self.post(CommandFailed(command.command_id, type(command).__name__, error))
+
+    def _load(self, command: LoadModel) -> None:
+        for fraction in (0.0, 0.5, 1.0):
+            self.post(ModelLoading("weights", fraction))
+            time.sleep(self._load_s / 3)
+        while self.hold_load.is_set():
+            time.sleep(0.005)
+        if self.load_error is not None:
+            self.post(ModelLoadFailed(command.command_id, self.load_error.info()))
+            return
+        self._loaded = True
+        self.post(ModelLoaded(command.command_id, MODEL, self._load_s))
+        self.post(EngineStatusChanged(EngineStatus.READY))
+
+    def _submit(self, submit: Submit) -> None:
+        request_id, conversation_id = submit.request_ids[0], submit.conversation_id
+        refused = self.refusal(submit)
+        if refused is not None:
+            self.post(
+                RequestFinished(
+                    request_id, conversation_id, FinishReason.ERROR, "", RequestUsage(), None, 0,
+                    error=refused.info(),
+                )
+            )
+            return
+        prompt = self._encode(submit.messages)
+        words = _words(self.script(submit))
+        if submit.params.max_tokens is not None:
+            words = words[: submit.params.max_tokens]
+        cached = self._cached(prompt)
+        turns = [m.turn for m in submit.messages if m.turn is not None]
+        history = sum(len(t.prompt_ids) + len(t.output_ids) for t in turns)
+        running = _Running(submit, prompt, cached, words, time.monotonic(), history)
+        self.post(RequestQueued(request_id, conversation_id, len(prompt), 0, submit.params))
+        self.post(PrefillProgress(request_id, conversation_id, len(prompt), len(prompt), cached))
+        self._compute(prompt)
+        self._running.append(running)
+
+    def _one_step(self) -> None:
+        self._step += 1
+        for running in list(self._running):
+            position = len(running.output)
+            if position >= len(running.words):
+                self._finish(running, FinishReason.STOP)
+                continue
+            word = running.words[position]
+            running.first_s = running.first_s or time.monotonic()
+            running.output.append(self._token(word))
+            running.chars += len(word)
+            self.post(
+                TokensGenerated(
+                    running.request_id,
+                    running.submit.conversation_id,
+                    (running.output[-1],),
+                    word,
+                )
+            )
+        if self._subscribed:
+            self._publish()
+        now = time.monotonic()
+        if now - self._last_stats_s > 0.2:
+            self._last_stats_s = now
+            self.post(self._stats())
+
+    def _finish(self, running: _Running, reason: FinishReason) -> None:
+        self._running.remove(running)
+        limit = ""
+        if reason is FinishReason.STOP and len(running.words) == running.submit.params.max_tokens:
+            reason, limit = FinishReason.LENGTH, "max_tokens"
+        ids = running.prompt + running.output
+        self._compute(ids[:-1])
+        now = time.monotonic()
+        seconds = max(now - running.started_s, 1e-6)
+        usage = RequestUsage(
+            prompt_tokens=len(running.prompt),
+            cached_tokens=running.cached,
+            computed_tokens=len(running.prompt) - running.cached,
+            output_tokens=len(running.output),
+            ttft_s=(running.first_s or now) - running.started_s,
+            total_s=seconds,
+            tokens_per_s=len(running.output) / seconds,
+        )
+        turn = TurnTokens(
+            tuple(running.prompt[running.history :]),
+            tuple(running.output),
+            running.chars,
+            MODEL.fingerprint,
+        )
+        seed = running.submit.params.seed or 7
+        self.post(
+            RequestFinished(
+                running.request_id, running.submit.conversation_id, reason, "", usage, turn, seed,
+                limit=limit,
+            )
+        )
+
+    # --- tokens and blocks ---
+
+    def _token(self, word: str) -> int:
+        return self._vocabulary.setdefault(word.strip(), len(self._vocabulary) + 10)
+
+    def _encode(self, messages: tuple[ChatMessage, ...]) -> list[int]:
+        ids: list[int] = []
+        for message in messages:
+            ids.append(_ROLES[message.role])
+            ids += [self._token(word) for word in _words(message.content)]
+            ids.append(END)
+        # As with the real engine, an answer's header belongs to the prompt of its turn.
+        return [*ids, ASSISTANT]
+
+    def _cached(self, ids: list[int]) -> int:
+        cached = 0
+        while (end := cached + BLOCK_SIZE) < len(ids) and tuple(ids[:end]) in self._computed:
+            cached = end
+        return cached
+
+    def _compute(self, ids: list[int]) -> None:
+        for end in range(BLOCK_SIZE, len(ids) + 1, BLOCK_SIZE):
+            self._computed.setdefault(tuple(ids[:end]), len(self._computed) % NUM_BLOCKS)
+
+    def _tables(self) -> dict[str, list[int]]:
+        tables: dict[str, list[int]] = {}
+        for running in self._running:
+            ends = range(BLOCK_SIZE, len(running.prompt) + 1, BLOCK_SIZE)
+            tables[running.request_id] = [self._computed[tuple(running.prompt[:e])] for e in ends]
+        return tables
+
+    def _stats(self) -> EngineStats:
+        counts = self._counts()
+        used = sum(1 for count in counts if count)
+        shared = sum(1 for count in counts if count > 1)
+        running, free = len(self._running), NUM_BLOCKS - used
+        return EngineStats(self._step, running, 0, used, 0, free, shared, 100.0, 900.0, 0)
+
+    def _counts(self) -> array[int]:
+        counts = array("H", [0] * NUM_BLOCKS)
+        for table in self._tables().values():
+            for block_id in table:
+                counts[block_id] += 1
+        return counts
+
+    def _publish(self) -> None:
+        tables = self._tables()
+        counts = self._counts()
+        owners = [running.submit.conversation_id for running in self._running]
+        owner_column = array("i", [-1] * NUM_BLOCKS)
+        for index, running in enumerate(self._running):
+            for block_id in tables[running.request_id]:
+                owner_column[block_id] = index
+        used = sum(1 for count in counts if count)
+        pool = PoolColumns(
+            state=bytes(USED if count else FREE for count in counts),
+            ref_count=counts.tobytes(),
+            pins=bytes(NUM_BLOCKS),
+            owner=owner_column.tobytes(),
+            fill=array("H", [BLOCK_SIZE if count else 0 for count in counts]).tobytes(),
+            last_step=array("i", [self._step if count else -1 for count in counts]).tobytes(),
+            block_hash=bytes(8 * NUM_BLOCKS),
+        )
+        self.publish(
+            Snapshot(
+                last_seq=0,
+                step=self._step,
+                time_s=time.monotonic(),
+                num_blocks=NUM_BLOCKS,
+                block_size=BLOCK_SIZE,
+                block_bytes=1000,
+                watermark_blocks=5,
+                context_length=MODEL.context_length,
+                owners=tuple(owners),
+                pool=pool,
+                requests=tuple(self._row(r, tables[r.request_id]) for r in self._running),
+                num_used=used,
+                num_cached=0,
+                num_free=NUM_BLOCKS - used,
+                decode_tokens_per_s=100.0,
+                prefill_tokens_per_s=900.0,
+                total_computed_tokens=0,
+                total_cached_tokens=0,
+                invariant_violations=0,
+            )
+        )
+
+    def _row(self, running: _Running, table: list[int]) -> RequestRow:
+        tokens = len(running.prompt) + len(running.output)
+        return RequestRow(
+            running.request_id, running.submit.conversation_id, "decode", tuple(table), tokens,
+            len(running.prompt), tokens, running.cached, "", 0,
+        )
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\s*\S+", text)
+
+
+MODEL = ModelInfo(
+    name="Scripted",
+    path="",
+    architecture="script",
+    num_parameters=1,
+    weights_bytes=1,
+    kv_bytes_per_token=62,
+    context_length=2048,
+    vocab_size=1000,
+    dtype="none",
+    device="cpu",
+    backend="scripted",
+    backend_reason="tests",
+    num_blocks=NUM_BLOCKS,
+    block_size=BLOCK_SIZE,
+    fingerprint="scripted",
+    has_chat_template=True,
+)
