@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from PyInstaller.utils.hooks import collect_submodules, copy_metadata
-
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "quire"
 STARTER_FOLDER = "starter"
@@ -28,7 +26,6 @@ EXCLUDED_MODULES = [
     "tensorboard",
     "setuptools",  # torch's extension builder only
     "torch.utils.tensorboard",
-    "torch.testing._internal",  # torch's own test-suite
     "PySide6.QtQml",
     "PySide6.QtQuick",
     "PySide6.QtDesigner",
@@ -39,7 +36,7 @@ DROPPED_FILES = [
     "torch/include/*",  # headers for extensions
     "torch/share/*",
     "torch/test/*",
-    "torch/testing/_internal/*",
+    "torch/testing/_internal/*",  # torch's own test-suite
     "torch/bin/protoc*",
     "torch/bin/test_*",
     "torch/lib/*.a",
@@ -57,8 +54,12 @@ DROPPED_FILES = [
     "PySide6/Qt/plugins/platforms/libqvnc*",
     "PySide6/Qt/plugins/egldeviceintegrations/*",
 ]
-# Asked first: these stay whatever they match. Without torch_shm_manager `import torch` dies.
-KEPT_FILES = ["torch/bin/torch_shm_manager*"]
+# Asked first: these stay whatever they match. Without any of them `import torch` dies.
+KEPT_FILES = [
+    "torch/bin/torch_shm_manager*",
+    "torch/testing/_internal/__init__.py",
+    "torch/testing/_internal/logging_tensor.py",
+]
 
 # Qt's own texts (buttons of standard dialogs) in the languages of the application.
 KEPT_QT_TRANSLATIONS = ["*/translations/qtbase_en*", "*/translations/qtbase_zh_CN*"]
@@ -79,8 +80,17 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def source_name(module: str, file_name: str) -> str:
+    """Where the bundle would keep a module's source: torch.nn → torch/nn/__init__.py."""
+    folder = module if file_name == "__init__.py" else module.rpartition(".")[0]
+    return f"{folder.replace('.', '/')}/{file_name}".lstrip("/")
+
+
 def analysis_arguments(starter_gguf: str) -> dict[str, Any]:
     """Arguments of PyInstaller's ``Analysis``. ``starter_gguf``: the model file to carry."""
+    # Here, so that the rest can be tested where PyInstaller is not installed.
+    from PyInstaller.utils.hooks import collect_submodules, copy_metadata
+
     return {
         "scripts": [str(ROOT / "app" / "__main__.py")],
         "pathex": [str(ROOT)],
@@ -103,6 +113,9 @@ def analysis_arguments(starter_gguf: str) -> dict[str, Any]:
 
 
 def trim(analysis: Any) -> None:
-    """Drops from a finished ``Analysis`` what ``kept`` refuses."""
+    """Drops from a finished ``Analysis`` what ``kept`` refuses, as modules and as files."""
+    analysis.pure = [
+        entry for entry in analysis.pure if kept(source_name(entry[0], Path(entry[1]).name))
+    ]
     analysis.binaries = [entry for entry in analysis.binaries if kept(entry[0])]
     analysis.datas = [entry for entry in analysis.datas if kept(entry[0])]
