@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import build
 import pytest
+
+import build
 import spec_common
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,9 @@ from collections import namedtuple
 from itertools import pairwise
 from pathlib import Path
 
-import environment as module
 import pytest
+
+import environment as module
 from environment import BUILD, CONSTRAINTS, DEVELOPMENT, RUNTIME, Environment, Stamp
 from problem import Problem
 

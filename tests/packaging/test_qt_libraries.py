@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import qt_libraries
 from problem import Problem
 

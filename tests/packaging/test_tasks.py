@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import tasks
 from environment import DEVELOPMENT, RUNTIME, Environment
 from problem import Problem
