@@ -58,6 +58,7 @@ DROPPED_FILES = [
 KEPT_FILES = [
     "torch/bin/torch_shm_manager*",
     "torch/testing/_internal/__init__.py",
+    "torch/testing/_internal/common_dtype.py",
     "torch/testing/_internal/logging_tensor.py",
 ]
 

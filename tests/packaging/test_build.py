@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
         "torch/bin/torch_shm_manager",
         "torch\\bin\\torch_shm_manager.exe",
         "torch/lib/libtorch_cpu.so",
+        "torch/testing/_internal/common_dtype.py",
         "torch/testing/_internal/logging_tensor.py",
         "torch/testing/_comparison.py",
         "PySide6/Qt/plugins/platforms/libqxcb.so",
