@@ -1,4 +1,4 @@
-"""Every action of the window, once: id, text, shortcut, icon. Menus and buttons are built from it."""
+"""Every action of the window, once: id, text, shortcut, icon. Menus and buttons come from it."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
-from PySide6.QtGui import QIcon, QPainter, QPixmap
+from PySide6.QtGui import QIcon, QPainter, QPixmap, QPixmapCache
 from PySide6.QtSvg import QSvgRenderer
 
 RESOURCES = Path(__file__).resolve().parent.parent / "resources"
-_ICON_SIZES = (16, 20, 24, 32, 48)
+_ICON_SIZES = (16, 18, 36)
 
 
 def resource_path(*parts: str) -> Path:
@@ -25,7 +25,11 @@ def icon_source(name: str) -> str:
 
 
 def icon_pixmap(name: str, color: str, size: int, ratio: float = 1.0) -> QPixmap:
-    """Icon ``name`` drawn in ``color`` (#RRGGBB), ``size`` logical pixels at ``ratio`` device pixels each."""
+    """Icon ``name`` drawn in ``color`` (#RRGGBB), ``size`` logical pixels, ``ratio`` each."""
+    key = f"quire/{name}/{color}/{size}/{ratio}"
+    found = QPixmap()
+    if QPixmapCache.find(key, found):
+        return found
     svg = icon_source(name).replace("currentColor", color)
     pixmap = QPixmap(QSize(size, size) * ratio)
     pixmap.fill(Qt.GlobalColor.transparent)
@@ -34,6 +38,7 @@ def icon_pixmap(name: str, color: str, size: int, ratio: float = 1.0) -> QPixmap
     renderer.render(painter, QRectF(0, 0, pixmap.width(), pixmap.height()))
     painter.end()
     pixmap.setDevicePixelRatio(ratio)
+    QPixmapCache.insert(key, pixmap)
     return pixmap
 
 

@@ -1,8 +1,8 @@
 """Syntax highlighting that goes on where it stopped. Qt-free.
 
-Pygments lexers keep a stack of states, but their public interface starts every text from the beginning.
-``lex`` runs the rules of a regular-expression lexer itself, takes the stack to begin with and gives back
-the stack at the end, so that a long fence is highlighted segment by segment.
+Pygments lexers keep a stack of states, but their public interface starts every text from the
+beginning. ``lex`` runs the rules of a regular-expression lexer itself, takes the stack to begin
+with and gives back the stack at the end, so that a long fence is highlighted segment by segment.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _CLASSES = {
     "Generic.Heading": "keyword",
 }
 
+_COMMON = ("python", "bash", "javascript", "json", "cpp", "html", "sql", "java", "rust", "yaml")
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -60,6 +62,12 @@ def _lexer(language: str) -> Any:
     if not isinstance(lexer, RegexLexer) or isinstance(lexer, ExtendedRegexLexer):
         return None
     return lexer
+
+
+def warm_up() -> None:
+    """Loads the lexers that are used most; takes a quarter of a second, so not in the GUI thread."""
+    for language in _COMMON:
+        _lexer(language)
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """All text that a user reads goes through ``tr``; catalogues are TOML files under ``resources``.
 
-The English text is the key. ``install`` puts a translator on the application; Qt's own texts come from
-Qt's catalogue. Without a translator ``tr`` returns the English text, so it works without a window too.
+The English text is the key. ``install`` puts a translator on the application; Qt's own texts come
+from Qt's catalogue. Without a translator ``tr`` returns the English text, without a window too.
 """
 
 from __future__ import annotations

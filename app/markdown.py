@@ -1,9 +1,9 @@
 """Model text to blocks that can be laid out one by one. Qt-free.
 
-Markdown is cut into *units*: a top-level block, or one item of a top-level list. Nested lists and code
-inside items become blocks of their own, with an indent. While an answer streams, every unit but the
-last is closed: it will not change any more, whatever comes. Only the tail is parsed again. An open
-fence is not parsed at all: it gains lines, in segments of ``SEGMENT_LINES``.
+Markdown is cut into *units*: a top-level block, or one item of a top-level list. Nested lists and
+code inside items become blocks of their own, with an indent. While an answer streams, every unit
+but the last is closed: it will not change any more, whatever comes. Only the tail is parsed again.
+An open fence is not parsed at all: it gains lines, in segments of ``SEGMENT_LINES``.
 
 All text is escaped; there is no raw HTML, no image and no link other than http, https and mailto.
 """
@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from app.markdown_inline import add_math, render_inline
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 SEGMENT_LINES = 40
 OPEN_TEXT_LIMIT = 6000
@@ -32,9 +34,9 @@ _TASK = re.compile(r"\[([ xX])\] ")
 class Block:
     """One thing to lay out.
 
-    ``html``: body of text, heading and table. ``indent``: depth in lists; ``marker``: of a list item,
-    on its first block. ``quote``: depth of block quotes. ``level``: of a heading. Code comes in segments:
-    ``first`` and ``last`` tell the ends of a fence, ``code`` has no final newline.
+    ``html``: body of text, heading and table. ``indent``: depth in lists; ``marker``: of a list
+    item, on its first block. ``quote``: depth of block quotes. ``level``: of a heading. Code comes
+    in segments: ``first`` and ``last`` tell the ends of a fence, ``code`` has no final newline.
     """
 
     kind: str
@@ -70,6 +72,9 @@ class _OpenFence:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
+    # Imported late: the window need not wait for it to paint.
+    from markdown_it import MarkdownIt
+
     parser = MarkdownIt("commonmark", {"html": False})
     parser.enable(["table", "strikethrough"])
     # Reference definitions would change text that was closed long before them.

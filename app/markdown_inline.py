@@ -1,15 +1,17 @@
-"""Inline Markdown tokens to the small HTML that the transcript lays out, and mathematics. Qt-free."""
+"""Inline Markdown tokens to the small HTML that the transcript lays out; mathematics. Qt-free."""
 
 from __future__ import annotations
 
 import unicodedata
 from html import escape
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
-from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
 
 LINK_SCHEMES = ("http", "https", "mailto")
 _MATH_PAIRS = (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"))
@@ -38,11 +40,8 @@ def render_inline(token: Token) -> str:
     """HTML of an ``inline`` token (or one that only has content), everything escaped."""
     if token.children is None:
         return math_html(token.content) if token.type == "math" else escape(token.content)
-    parts: list[str] = []
     open_links: list[bool] = []
-    for child in token.children:
-        parts.append(_render(child, open_links))
-    return "".join(parts)
+    return "".join([_render(child, open_links) for child in token.children])
 
 
 def _render(token: Token, open_links: list[bool]) -> str:

@@ -1,7 +1,7 @@
 """Design tokens: one TOML file a theme becomes a palette and one style sheet.
 
-No widget sets colours of its own. What the style sheet cannot reach (painted cells, documents, icons)
-asks the current ``Theme`` and repaints on ``ThemeManager.changed``.
+No widget sets colours of its own. What the style sheet cannot reach (painted cells, documents,
+icons) asks the current ``Theme`` and repaints on ``ThemeManager.changed``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Theme:
         return QColor(self.colors[token])
 
     def hue(self, number: int) -> QColor:
-        """Colour of conversation ``number`` (from 1). The hues repeat; the number tells them apart."""
+        """Colour of conversation ``number`` (from 1); hues repeat, the number tells them apart."""
         return QColor(self.hues[(number - 1) % len(self.hues)])
 
     @property

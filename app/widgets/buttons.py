@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QToolButton, QWidget
@@ -41,6 +43,12 @@ class IconButton(QToolButton):
 
     def _update_icon(self) -> None:
         self.setIcon(self._themes.theme.icon(self._icon, self._token))
+
+
+def plain_tip(text: str) -> str:
+    """``text`` for a tool tip, which would otherwise take what looks like HTML for HTML."""
+    lines = escape(text).replace("\n", "<br>")
+    return f"<p>{lines}</p>"
 
 
 def button_for(action: QAction, parent: QWidget | None = None) -> QToolButton:

@@ -17,7 +17,7 @@ LARGE_PASTE = 64 * 1024
 
 
 class ComposerEdit(QPlainTextEdit):
-    """The text box. ``submit_requested`` on Enter; ``large_text_pasted`` instead of inserting it."""
+    """The text box. ``submit_requested`` on Enter; ``large_text_pasted`` instead of inserting."""
 
     submit_requested = Signal()
     large_text_pasted = Signal(str)
@@ -143,7 +143,7 @@ class Composer(QFrame):
         self.edit.clear()
 
     def submit(self) -> None:
-        """As if Enter was pressed; does nothing while an answer is running or nothing is written."""
+        """As if Enter was pressed; does nothing while an answer runs or nothing is written."""
         if not self._is_busy and not self.edit.is_composing and self.text().strip():
             self.submitted.emit(self.text())
 

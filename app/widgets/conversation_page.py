@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-
 from PySide6.QtCore import QTimer
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.conversation import ASSISTANT, USER, Conversation, Message, MessageStatus
@@ -115,6 +115,12 @@ class ConversationPage(QWidget):
         """The last answer of the shown branch."""
         answers = [m for m in self.conversation.path() if m.role == ASSISTANT]
         return answers[-1] if answers else None
+
+    def copy_answer(self) -> None:
+        """Puts the last answer on the clipboard, as Markdown."""
+        answer = self.last_answer()
+        if answer is not None:
+            QGuiApplication.clipboard().setText(answer.content)
 
     def restore_draft(self, text: str) -> None:
         """A message came back: puts it before what was written since."""
@@ -248,5 +254,3 @@ def _centred(widget: QWidget) -> QHBoxLayout:
     row.addWidget(widget, 1000)
     row.addStretch(1)
     return row
-
-

@@ -1,4 +1,4 @@
-"""What stands in the way of an answer: no model, a fetch in progress, a model that failed to load."""
+"""What stands in the way of an answer: no model, a fetch in progress, a model that failed."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def usage_words(usage: RequestUsage) -> str:
 def request_words(state: RequestState, title_of: Callable[[str], str]) -> str:
     """What an answer waits for or does; empty while it is simply streaming."""
     if state.phase is RequestPhase.PREFILL:
-        words = tr("Reading the prompt: {done} of {total} tokens", done=state.done, total=state.total)
+        words = tr(
+            "Reading the prompt: {done} of {total} tokens", done=state.done, total=state.total
+        )
         if state.cached:
             words += SEPARATOR + tr("{cached} from cache", cached=state.cached)
         return words

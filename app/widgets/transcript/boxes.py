@@ -19,8 +19,8 @@ _MAX_PREDECESSORS = 4
 class BlockBox:
     """Geometry in pixels: ``y`` from the top of its message, ``height`` without ``gap`` above it.
 
-    ``height`` is an estimate until ``lay_out``; ``is_exact`` tells. ``document`` is None while the box
-    is far from the viewport. ``width`` is what the whole box may take.
+    ``height`` is an estimate until ``lay_out``; ``is_exact`` tells. ``document`` is None while the
+    box is far from the viewport. ``width`` is what the whole box may take.
     """
 
     def __init__(self, block: Block, before: BlockBox | None) -> None:
@@ -146,7 +146,7 @@ class BlockBox:
         return spans
 
     def _stack_before(self, limit: int) -> Stack:
-        """The lexer's state where this segment begins; further back than ``limit`` it is guessed."""
+        """The lexer's state where this segment begins; guessed beyond ``limit`` segments."""
         before = self.before
         if before is None or before.block.kind != CODE or limit == 0:
             return ROOT

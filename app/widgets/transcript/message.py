@@ -19,8 +19,8 @@ _PLAIN_CHARS = 4000
 class MessageView:
     """What the transcript shows of a message.
 
-    ``footer``: figures or what the answer waits for; ``tone`` its colour token (``muted``, ``error``,
-    ``warning``). ``version`` of ``num_versions``, from 1. ``is_open``: more text will come.
+    ``footer``: figures or what the answer waits for; ``tone`` its colour token (``muted``,
+    ``error``, ``warning``). ``version`` of ``num_versions``, from 1. ``is_open``: more text comes.
     """
 
     message_id: str
@@ -66,7 +66,8 @@ class MessageItem:
         """Takes new figures, and the text if it is not the one that was streamed."""
         was_open = self.view.is_open
         self.view = view
-        if view.text != self._text:
+        # While it streams, text comes through ``append`` alone: a state may arrive before its text.
+        if not view.is_open and view.text != self._text:
             self._text = view.text
             self._stream = None
             self.boxes = []

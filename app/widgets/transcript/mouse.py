@@ -90,9 +90,11 @@ class TranscriptInput(QObject):
     def link_at(self, point: QPointF) -> str:
         """The address under a viewport point, or empty."""
         found = self._box_under(point)
-        if found is None or found[0].document is None:
+        if found is None:
             return ""
         box, place = found
+        if box.document is None:
+            return ""
         local = self._page_point(point) - place - QPointF(box.text_x, box.text_y)
         url = box.document.documentLayout().anchorAt(local)
         return url if is_safe_link(url) else ""

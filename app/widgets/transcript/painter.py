@@ -110,12 +110,12 @@ class TranscriptPainter:
         self, box: BlockBox, selected: tuple[int, int] | None
     ) -> QAbstractTextDocumentLayout.PaintContext:
         context = QAbstractTextDocumentLayout.PaintContext()
-        context.palette = self._palette  # type: ignore[attr-defined]
+        context.palette = self._palette
         if selected is not None and box.document is not None:
             chosen = QAbstractTextDocumentLayout.Selection()
-            chosen.cursor = cursor_for(box.document, *selected)  # type: ignore[attr-defined]
-            chosen.format = self._selected  # type: ignore[attr-defined]
-            context.selections = [chosen]  # type: ignore[attr-defined]
+            chosen.cursor = cursor_for(box.document, *selected)
+            chosen.format = self._selected
+            context.selections = [chosen]
         return context
 
     def _draw_marker(self, painter: QPainter, box: BlockBox, place: QPointF) -> None:

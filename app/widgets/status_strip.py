@@ -1,0 +1,81 @@
+"""One line at the bottom: model, device, pool, speed; progress while a model loads."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QProgressBar, QStatusBar, QWidget
+
+from app import theme
+from app.bridge import Bridge
+from app.i18n import tr
+from app.session import Session
+from app.session_state import ModelStatus
+from app.widgets.buttons import plain_tip
+from app.widgets.words import error_words, model_words
+from engine.api.events import EngineStats
+
+
+class StatusStrip(QStatusBar):
+    """Follows the session's model and the engine's counters."""
+
+    def __init__(self, session: Session, bridge: Bridge, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("status_strip")
+        self.setSizeGripEnabled(False)
+        self._session = session
+        self.model = _label()
+        self.progress = QProgressBar()
+        self.progress.setTextVisible(False)
+        self.progress.setRange(0, 1000)
+        self.progress.setFixedWidth(140)
+        self.progress.setAccessibleName(tr("Loading the model"))
+        self.pool = _label()
+        self.speed = _label()
+        self.addWidget(self.model)
+        self.addWidget(self.progress)
+        self.addPermanentWidget(self.pool)
+        self.addPermanentWidget(self.speed)
+        session.model_state_changed.connect(self._on_model_state_changed)
+        bridge.stats_changed.connect(self._on_stats_changed)
+        self._on_model_state_changed()
+
+    def _on_model_state_changed(self) -> None:
+        state = self._session.model_state
+        loading = state.status is ModelStatus.LOADING
+        self.progress.setVisible(loading)
+        self.progress.setValue(round(state.fraction * 1000))
+        words = model_words(state)
+        if state.status is ModelStatus.FAILED and state.error is not None:
+            self.model.setToolTip(plain_tip(error_words(state.error)))
+        elif state.info is not None:
+            backend = tr("Attention: {name}", name=state.info.backend)
+            self.model.setToolTip(plain_tip(f"{backend}\n{state.info.backend_reason}".strip()))
+        self.model.setText(words)
+        if state.status is not ModelStatus.READY:
+            self.pool.setText("")
+            self.speed.setText("")
+        elif not self.pool.text() and state.info is not None:
+            self._show_pool(0, 0, state.info.num_blocks)
+
+    def _on_stats_changed(self, stats: EngineStats) -> None:
+        self._show_pool(stats.used_blocks, stats.cached_blocks, stats.free_blocks)
+        rate = stats.decode_tokens_per_s if stats.num_running else 0.0
+        self.speed.setText(tr("{rate} tok/s", rate=f"{rate:.0f}"))
+
+    def _show_pool(self, used: int, cached: int, free: int) -> None:
+        self.pool.setText(
+            tr(
+                "Pool: {used} used · {cached} cached · {free} free",
+                used=f"{used:,}",
+                cached=f"{cached:,}",
+                free=f"{free:,}",
+            )
+        )
+
+
+def _label() -> QLabel:
+    label = QLabel()
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setFont(theme.number_font())
+    label.setContentsMargins(8, 2, 8, 2)
+    return label
