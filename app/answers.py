@@ -254,6 +254,9 @@ class Answers:
             conversation.remove(message_id)
             self._store.delete_message(message_id)
         conversation.active_leaf_id = answer.previous_leaf_id
+        if answer.draft is not None:
+            typed_since = f"\n{conversation.draft}" if conversation.draft else ""
+            conversation.draft = answer.draft + typed_since
         self._store.save_conversation(conversation)
         if answer.draft is None:
             self._signals.path_changed.emit(conversation_id)

@@ -56,6 +56,11 @@ class Bridge(QObject):
         """True from ``start`` to ``close``."""
         return self._client is not None and not self._closed
 
+    @property
+    def is_draining(self) -> bool:
+        """True while a drain is due; False when nothing happens."""
+        return self._drain_timer.isActive()
+
     def start(self) -> None:
         """Starts the engine thread and sends it what was kept. A second call does nothing."""
         if self._client is not None or self._closed:

@@ -211,6 +211,11 @@ class Store:
         sql = upsert_sql("state", ("name", "value"))
         self._put("state", name, _execute(sql, (name, value)))
 
+    @property
+    def writes(self) -> int:
+        """Transactions tried so far."""
+        return self._writer.attempts
+
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Waits until everything is on disk. False if that failed or took too long."""
         return self._writer.flush(timeout_s)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,8 @@ from app.conversation import Conversation, Message, MessageStatus
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
 from engine.api.params import SamplingParams, TurnTokens
+
+_LOG = logging.getLogger(__name__)
 
 CONVERSATION_COLUMNS = (
     "conversation_id",
@@ -126,35 +129,25 @@ def conversation_from_row(row: sqlite3.Row) -> Conversation:
 
 
 def message_from_row(row: sqlite3.Row) -> Message:
-    """A message; its exact ids are left out where the row holds none."""
-    turn = None
-    if row["prompt_ids"] is not None and row["output_ids"] is not None:
-        turn = TurnTokens(
-            unpack_ids(row["prompt_ids"]),
-            unpack_ids(row["output_ids"]),
-            row["covered_chars"],
-            row["fingerprint"],
-        )
-    error = _loaded(row["error"])
-    params = _loaded(row["params"])
-    usage = _loaded(row["usage"])
-    return Message(
+    """A message. Its text always comes back; a detail that cannot be read is left out."""
+    message = Message(
         role=row["role"],
         content=row["content"],
         parent_id=row["parent_id"],
         message_id=row["message_id"],
-        status=MessageStatus(row["status"]),
+        status=MessageStatus.INTERRUPTED,
         created_at=row["created_at"],
-        turn=turn,
-        usage=None if usage is None else RequestUsage(**usage),
-        error=None if error is None else _error_info(error),
-        params=None if params is None else _sampling_params(params),
-        seed=None if row["seed"] is None else int(row["seed"]),
         model=row["model"],
         finish_reason=row["finish_reason"],
         limit=row["length_limit"],
         system_prompt_key=row["system_prompt_key"],
     )
+    for name, read in _DETAILS.items():
+        try:
+            setattr(message, name, read(row))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            _LOG.warning("message %s: %s left out: %s", message.message_id, name, error)
+    return message
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:
@@ -181,14 +174,43 @@ def unpack_ids(blob: bytes) -> tuple[int, ...]:
     return tuple(ids)
 
 
+def _turn(row: sqlite3.Row) -> TurnTokens | None:
+    if row["prompt_ids"] is None or row["output_ids"] is None:
+        return None
+    prompt_ids, output_ids = unpack_ids(row["prompt_ids"]), unpack_ids(row["output_ids"])
+    return TurnTokens(prompt_ids, output_ids, row["covered_chars"], row["fingerprint"])
+
+
+def _usage(row: sqlite3.Row) -> RequestUsage | None:
+    stored = _loaded(row["usage"])
+    return None if stored is None else RequestUsage(**stored)
+
+
+def _params(row: sqlite3.Row) -> SamplingParams | None:
+    stored = _loaded(row["params"])
+    if stored is None:
+        return None
+    return SamplingParams(**(stored | {"stop": tuple(stored["stop"])}))
+
+
+def _error(row: sqlite3.Row) -> ErrorInfo | None:
+    stored = _loaded(row["error"])
+    if stored is None:
+        return None
+    numbers = tuple((str(name), value) for name, value in stored["numbers"])
+    return ErrorInfo(stored["code"], stored["message"], stored["action"], numbers)
+
+
 def _loaded(text: str | None) -> dict[str, Any] | None:
     return None if text is None else json.loads(text)
 
 
-def _sampling_params(stored: dict[str, Any]) -> SamplingParams:
-    return SamplingParams(**(stored | {"stop": tuple(stored["stop"])}))
-
-
-def _error_info(stored: dict[str, Any]) -> ErrorInfo:
-    numbers = tuple((str(name), value) for name, value in stored["numbers"])
-    return ErrorInfo(stored["code"], stored["message"], stored["action"], numbers)
+# What a damaged row, or one of a version with other fields, may fail at.
+_DETAILS: dict[str, Callable[[sqlite3.Row], object]] = {
+    "status": lambda row: MessageStatus(row["status"]),
+    "turn": _turn,
+    "usage": _usage,
+    "error": _error,
+    "params": _params,
+    "seed": lambda row: None if row["seed"] is None else int(row["seed"]),
+}

@@ -38,6 +38,7 @@ class StoreWriter:
         on_error: Callable[[StoreWriteError], None],
         on_recovered: Callable[[], None],
     ) -> None:
+        self.attempts = 0
         self._connect = connect
         self._on_error = on_error
         self._on_recovered = on_recovered
@@ -46,7 +47,6 @@ class StoreWriter:
         self._due_s: float | None = None
         self._running = False
         self._failing = False
-        self._attempts = 0
         self._closing = False
         self._connection: sqlite3.Connection | None = None
         self._thread = threading.Thread(target=self._run, name="quire-store", daemon=True)
@@ -78,13 +78,13 @@ class StoreWriter:
         """Waits until everything queued is written. False if that failed or took too long."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
-            first_attempt = self._attempts
+            first_attempt = self.attempts
             if self._pending:
                 self._due_s = 0.0
                 self._changed.notify_all()
             while self._pending or self._running:
                 left = deadline - time.monotonic()
-                failed = self._failing and self._attempts > first_attempt and not self._running
+                failed = self._failing and self.attempts > first_attempt and not self._running
                 if left <= 0 or failed or not self._thread.is_alive():
                     return False
                 self._changed.wait(left)
@@ -135,7 +135,7 @@ class StoreWriter:
         was_failing = self._failing
         with self._changed:
             self._running = False
-            self._attempts += 1
+            self.attempts += 1
             self._failing = failure is not None
             if failure is not None:
                 # Positions of the older jobs first: a parent stays before its children.

@@ -9,9 +9,12 @@ import pytest
 from app import paths
 
 
-def test_models_dir_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(paths.MODELS_DIR_VARIABLE, str(tmp_path / "張 庭 é's dir"))
-    assert paths.models_dir() == tmp_path / "張 庭 é's dir"
+def test_models_dir_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "張 庭 é's dir"
+    monkeypatch.setenv(paths.MODELS_DIR_VARIABLE, str(folder))
+    assert paths.models_dir() == folder
 
 
 def test_models_dir_is_outside_of_the_ordinary_profile(monkeypatch: pytest.MonkeyPatch) -> None:

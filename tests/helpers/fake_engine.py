@@ -114,11 +114,18 @@ class FakeEngine(QueueClient):
         self._last_stats_s = 0.0
         self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD_NAME, daemon=True)
         self.attach(self._posted.set, self._end)
-        self._thread.start()
+
+    def set_wakeup(self, wakeup: Callable[[], None] | None) -> None:
+        """The thread starts when somebody listens, as the real one does when the bridge starts."""
+        super().set_wakeup(wakeup)
+        if wakeup is not None and self._thread.ident is None:
+            self._thread.start()
 
     # --- the engine thread ---
 
     def _end(self, timeout_s: float) -> bool:
+        if self._thread.ident is None:
+            return True
         self.send(Shutdown())
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -181,7 +188,13 @@ class FakeEngine(QueueClient):
         if refused is not None:
             self.post(
                 RequestFinished(
-                    request_id, conversation_id, FinishReason.ERROR, "", RequestUsage(), None, 0,
+                    request_id,
+                    conversation_id,
+                    FinishReason.ERROR,
+                    "",
+                    RequestUsage(),
+                    None,
+                    0,
                     error=refused.info(),
                 )
             )
@@ -252,7 +265,13 @@ class FakeEngine(QueueClient):
         seed = running.submit.params.seed or 7
         self.post(
             RequestFinished(
-                running.request_id, running.submit.conversation_id, reason, "", usage, turn, seed,
+                running.request_id,
+                running.submit.conversation_id,
+                reason,
+                "",
+                usage,
+                turn,
+                seed,
                 limit=limit,
             )
         )
@@ -347,8 +366,16 @@ class FakeEngine(QueueClient):
     def _row(self, running: _Running, table: list[int]) -> RequestRow:
         tokens = len(running.prompt) + len(running.output)
         return RequestRow(
-            running.request_id, running.submit.conversation_id, "decode", tuple(table), tokens,
-            len(running.prompt), tokens, running.cached, "", 0,
+            running.request_id,
+            running.submit.conversation_id,
+            "decode",
+            tuple(table),
+            tokens,
+            len(running.prompt),
+            tokens,
+            running.cached,
+            "",
+            0,
         )
 
 

@@ -1,0 +1,411 @@
+"""Conversations on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.app_error import (
+    DataDirectoryError,
+    DataDirectoryInUseError,
+    StoreTooNewError,
+)
+from app.conversation import ASSISTANT, USER, Conversation, Message, MessageStatus
+from app.paths import Profile
+from app.store import Store
+from app.store_rows import pack_ids, unpack_ids
+from app.store_schema import SCHEMA_VERSION, connect
+from engine.api.errors import ErrorInfo
+from engine.api.events import RequestUsage
+from engine.api.params import SamplingParams, TurnTokens
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return Profile(tmp_path / "張 庭 é's dir")
+
+
+@pytest.fixture
+def store(profile: Profile) -> Iterator[Store]:
+    store = Store(profile)
+    yield store
+    store.close()
+
+
+def saved(store: Store, *contents: str) -> Conversation:
+    """A stored conversation with these messages, users and answers in turn."""
+    conversation = Conversation(system_prompt="Be brief.")
+    store.save_conversation(conversation)
+    for n, content in enumerate(contents):
+        role = ASSISTANT if n % 2 else USER
+        message = conversation.append(Message(role, content, created_at=float(n)))
+        store.save_message(conversation.conversation_id, message)
+    store.save_conversation(conversation)
+    return conversation
+
+
+def loaded(store: Store, conversation: Conversation) -> Conversation:
+    assert store.flush()
+    found = store.load_conversation(conversation.conversation_id)
+    assert found is not None
+    return found
+
+
+def contents(conversation: Conversation) -> list[str]:
+    return [message.content for message in conversation.path()]
+
+
+def test_a_message_comes_back_with_everything(store: Store) -> None:
+    conversation = saved(store, "question")
+    answer = Message(
+        ASSISTANT,
+        "Grüße 你好 😀\x00 end",
+        status=MessageStatus.ERROR,
+        turn=TurnTokens((1, 2, 70_000), (3,), 5, "print"),
+        usage=RequestUsage(prompt_tokens=9, ttft_s=0.25),
+        error=ErrorInfo("code", "cause", "action", (("blocks", 3), ("name", "x"))),
+        params=SamplingParams(temperature=0.5, stop=("a", "b")),
+        seed=2**64 - 1,
+        model="m",
+        finish_reason="error",
+        limit="pool",
+        system_prompt_key="key",
+    )
+    conversation.append(answer)
+    store.save_message(conversation.conversation_id, answer)
+    store.save_conversation(conversation)
+    found = loaded(store, conversation).path()[-1]
+    for name in Message.__dataclass_fields__:
+        assert getattr(found, name) == getattr(answer, name), name
+
+
+def test_a_conversation_comes_back_with_everything(profile: Profile, store: Store) -> None:
+    conversation = saved(store, "question", "answer")
+    conversation.title, conversation.title_is_automatic = "Name", False
+    conversation.number, conversation.draft = 5, "half a thought"
+    conversation.forked_from_id, conversation.is_open = "other", False
+    store.save_conversation(conversation)
+    store.close()
+    again = Store(profile)
+    found = again.load_conversation(conversation.conversation_id)
+    again.close()
+    assert found is not None
+    for name in set(Conversation.__dataclass_fields__) - {"messages"}:
+        assert getattr(found, name) == getattr(conversation, name), name
+    assert contents(found) == ["question", "answer"]
+
+
+def test_versions_of_an_answer_are_both_kept(store: Store) -> None:
+    conversation = saved(store, "question", "first")
+    other = Message(ASSISTANT, "second", parent_id=conversation.path()[0].message_id)
+    conversation.insert(other)
+    store.save_message(conversation.conversation_id, other)
+    store.save_conversation(conversation)
+    found = loaded(store, conversation)
+    assert [m.content for m in found.siblings(other.message_id)] == ["first", "second"]
+    assert contents(found) == ["question", "second"]
+
+
+@pytest.mark.parametrize("ids", [(), (0,), (1, 65_535), (1, 65_536), tuple(range(3000))])
+def test_token_ids_are_packed_without_loss(ids: tuple[int, ...]) -> None:
+    assert unpack_ids(pack_ids(ids)) == ids
+
+
+def test_token_ids_of_a_small_vocabulary_take_two_bytes_each() -> None:
+    assert len(pack_ids(range(49_152))) == 1 + 2 * 49_152
+
+
+@pytest.mark.parametrize("blob", [b"", b"\x03abc", b"\x02a"])
+def test_bytes_that_are_no_token_ids_are_refused(blob: bytes) -> None:
+    with pytest.raises(ValueError, match="not packed"):
+        unpack_ids(blob)
+
+
+def test_a_row_that_cannot_be_read_whole_keeps_its_text(profile: Profile, store: Store) -> None:
+    conversation = saved(store, "question", "answer")
+    store.flush()
+    connection = connect(profile.database)
+    connection.execute(
+        "UPDATE messages SET usage = '{\"new\": 1}', params = '{}', prompt_ids = x'09'"
+    )
+    connection.execute("UPDATE messages SET output_ids = x'', error = '[]', status = 'dreaming'")
+    connection.close()
+    assert contents(loaded(store, conversation)) == ["question", "answer"]
+
+
+def test_a_partial_answer_is_written_within_a_second(profile: Profile, store: Store) -> None:
+    conversation = saved(store, "question")
+    answer = conversation.append(Message(ASSISTANT, "", status=MessageStatus.STREAMING))
+    store.save_message(conversation.conversation_id, answer)
+    store.flush()
+    reader = connect(profile.database)
+    query = "SELECT content FROM messages WHERE message_id = ?"
+    writes = set()
+    start = time.monotonic()
+    while time.monotonic() - start < 1.6:
+        answer.content += "x"
+        store.save_partial(conversation.conversation_id, answer)
+        time.sleep(0.01)
+        writes.add(reader.execute(query, (answer.message_id,)).fetchone()[0])
+    reader.close()
+    assert 3 <= len(writes) <= 5
+    assert len(answer.content) - max(map(len, writes)) <= 100
+
+
+_WRITER = """
+import sys, time
+from pathlib import Path
+from app.conversation import *
+from app.paths import Profile
+from app.store import Store
+store = Store(Profile(Path(sys.argv[1])))
+conversation = Conversation(conversation_id="c")
+store.save_conversation(conversation)
+conversation.append(Message("user", "question"))
+answer = conversation.append(Message("assistant", "", status=MessageStatus.STREAMING))
+for message in conversation.path():
+    store.save_message("c", message)
+store.save_conversation(conversation)
+store.flush()
+n = 0
+while True:
+    n += 1
+    answer.content += f"{n} "
+    store.save_partial("c", answer)
+    print(n, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_a_killed_process_loses_at_most_a_second_and_its_lock(profile: Profile) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(profile.data_dir)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    seen = 0
+    for line in writer.stdout:
+        seen = int(line)
+        if seen == 120:
+            break
+    writer.kill()
+    rest = writer.stdout.read().split()
+    writer.stdout.close()
+    writer.wait()
+    last = int(rest[-1]) if rest else seen
+    store = Store(profile)
+    conversation = store.load_conversation("c")
+    store.close()
+    assert conversation is not None
+    answer = conversation.path()[-1]
+    assert answer.status is MessageStatus.INTERRUPTED
+    assert last - int(answer.content.split()[-1]) <= 100
+
+
+def test_a_second_process_is_told_that_the_profile_is_in_use(
+    profile: Profile, store: Store
+) -> None:
+    program = (
+        "import sys; from pathlib import Path; from app.paths import Profile;"
+        "from app.store import Store; Store(Profile(Path(sys.argv[1])))"
+    )
+    second = subprocess.run(
+        [sys.executable, "-c", program, str(profile.data_dir)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    assert "DataDirectoryInUseError" in second.stderr
+    assert second.returncode == 1
+
+
+def test_the_same_process_is_told_too_and_the_first_one_goes_on(
+    profile: Profile, store: Store
+) -> None:
+    with pytest.raises(DataDirectoryInUseError):
+        Store(profile)
+    assert contents(loaded(store, saved(store, "still here"))) == ["still here"]
+
+
+def test_two_profiles_can_be_open(tmp_path: Path, store: Store) -> None:
+    Store(Profile(tmp_path / "other")).close()
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DataDirectoryError, match="cannot be used"):
+        Store(Profile(tmp_path / "file" / "data"))
+
+
+def test_a_newer_schema_is_refused_and_left_alone(profile: Profile, store: Store) -> None:
+    store.close()
+    connection = connect(profile.database)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    with pytest.raises(StoreTooNewError, match=f"schema {SCHEMA_VERSION + 1}"):
+        Store(profile)
+    connection = connect(profile.database)
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION + 1
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.close()
+    # The refusal gave the lock back.
+    Store(profile).close()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"not a database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 5000]
+)
+def test_a_damaged_database_is_kept_and_a_new_one_begun(profile: Profile, damage: bytes) -> None:
+    profile.data_dir.mkdir(parents=True)
+    profile.database.write_bytes(damage)
+    store = Store(profile)
+    assert [problem.code for problem in store.problems] == ["store_damaged"]
+    assert contents(loaded(store, saved(store, "new"))) == ["new"]
+    store.close()
+    kept = list(profile.data_dir.glob("*.damaged-*.sqlite3"))
+    assert [file.read_bytes() for file in kept] == [damage]
+
+
+def test_a_database_of_another_program_is_put_aside(profile: Profile) -> None:
+    profile.data_dir.mkdir(parents=True)
+    other = sqlite3.connect(profile.database)
+    other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    store = Store(profile)
+    store.close()
+    assert [problem.code for problem in store.problems] == ["store_damaged"]
+    assert len(list(profile.data_dir.glob("*.damaged-*.sqlite3"))) == 1
+
+
+class FullDisk:
+    """Makes SQLite itself refuse to grow the file, as on a full disk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connections: list[sqlite3.Connection] = []
+
+        def connecting(database: Path) -> sqlite3.Connection:
+            self.connections.append(connect(database))
+            return self.connections[-1]
+
+        monkeypatch.setattr("app.store.connect", connecting)
+        monkeypatch.setattr("app.store_writer.RETRY_INTERVAL_S", 0.05)
+
+    def set_full(self, full: bool) -> None:
+        writer = self.connections[-1]
+        pages = writer.execute("PRAGMA page_count").fetchone()[0] if full else 1 << 30
+        writer.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def test_a_full_disk_is_reported_once_and_everything_is_written_when_there_is_space(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    errors: list[str] = []
+    recovered: list[bool] = []
+    store = Store(profile, lambda error: errors.append(str(error)), lambda: recovered.append(True))
+    old = saved(store, "stored before")
+    store.flush()
+    disk.set_full(True)
+    new = saved(store, "x" * 100_000)
+    assert not store.flush(2.0)
+    time.sleep(0.3)
+    assert len(errors) == 1
+    assert "full" in errors[0]
+    found = store.load_conversation(old.conversation_id)
+    assert found is not None
+    assert contents(found) == ["stored before"]
+    disk.set_full(False)
+    assert contents(loaded(store, new)) == ["x" * 100_000]
+    assert recovered == [True]
+    store.close()
+
+
+def test_closing_on_a_full_disk_ends_and_says_so(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    store = Store(profile)
+    saved(store, "stored before")
+    store.flush()
+    disk.set_full(True)
+    saved(store, "x" * 100_000)
+    assert not store.close(2.0)
+
+
+def test_one_job_at_fault_does_not_hold_up_the_others(store: Store) -> None:
+    errors: list[str] = []
+    store.on_error = lambda error: errors.append(str(error))
+    orphan = Message(USER, "x")
+    store.save_message("no such conversation", orphan)
+    assert contents(loaded(store, saved(store, "fine"))) == ["fine"]
+    assert len(errors) == 1
+    assert "FOREIGN KEY" in errors[0]
+
+
+def test_deleting_a_conversation_takes_queued_messages_with_it(
+    profile: Profile, store: Store
+) -> None:
+    errors: list[str] = []
+    store.on_error = lambda error: errors.append(str(error))
+    conversation = saved(store, "question", "answer")
+    store.delete_conversation(conversation.conversation_id)
+    assert store.flush()
+    assert store.load_conversation(conversation.conversation_id) is None
+    reader = connect(profile.database)
+    assert reader.execute("SELECT count(*) FROM messages").fetchone()[0] == 0
+    reader.close()
+    assert errors == []
+
+
+def test_deleting_messages_leaves_the_rest(store: Store) -> None:
+    conversation = saved(store, "one", "two", "three", "four")
+    for message in reversed(conversation.path()[2:]):
+        store.delete_message(message.message_id)
+    assert [m.content for m in loaded(store, conversation).messages.values()] == ["one", "two"]
+
+
+def test_a_lost_leaf_is_healed_on_loading(profile: Profile, store: Store) -> None:
+    conversation = saved(store, "question", "answer")
+    conversation.active_leaf_id = "lost"
+    store.save_conversation(conversation)
+    assert contents(loaded(store, conversation)) == ["question", "answer"]
+    assert contents(loaded(store, conversation)) == ["question", "answer"]
+
+
+def test_summaries_list_the_latest_used_first(store: Store) -> None:
+    conversations = [saved(store, f"q{n}") for n in range(3)]
+    for n, conversation in enumerate(conversations):
+        conversation.updated_at = float(10 - n)
+        store.save_conversation(conversation)
+    store.flush()
+    assert [s.title for s in store.summaries()] == ["q0", "q1", "q2"]
+
+
+def test_small_texts_of_the_window_survive(profile: Profile, store: Store) -> None:
+    store.set_state("geometry", "AAAA")
+    store.set_state("geometry", "BBBB")
+    assert store.state("geometry") == "BBBB"
+    store.close()
+    again = Store(profile)
+    assert (again.state("geometry"), again.state("nothing")) == ("BBBB", "")
+    again.close()
+
+
+def test_an_idle_store_runs_nothing(store: Store) -> None:
+    saved(store, "x")
+    store.flush()
+    before = store.writes
+    time.sleep(1.2)
+    assert store.writes == before
