@@ -55,7 +55,7 @@ class QuireApplication(QObject):
         self.session = Session(self.bridge, store, settings, str(models_dir))
         if not self.session.conversation_ids():
             self.session.new_conversation()
-        self.window = MainWindow(self.session, self.bridge, settings)
+        self.window = MainWindow(self.session, self.bridge, settings, self.theme)
         self.window.first_painted.connect(self._on_window_first_painted)
         self._uncaught.connect(self._on_uncaught, Qt.ConnectionType.QueuedConnection)
 

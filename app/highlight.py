@@ -65,7 +65,7 @@ def _lexer(language: str) -> Any:
 
 
 def warm_up() -> None:
-    """Loads the lexers that are used most; takes a quarter of a second, so not in the GUI thread."""
+    """Loads the lexers that are used most; too slow for the GUI thread."""
     for language in _COMMON:
         _lexer(language)
 
