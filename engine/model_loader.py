@@ -114,7 +114,7 @@ class ModelLoader:
         models_dir = Path(self.command.models_dir)
         if starter_model.is_present(models_dir):
             return starter_model.starter_path(models_dir)
-        if not self.command.fetch_starter:
+        if not (self.command.fetch_starter or starter_model.is_bundled()):
             raise StarterModelMissingError(
                 f"The starter model is not in {models_dir}.", models_dir=str(models_dir)
             )

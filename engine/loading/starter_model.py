@@ -51,6 +51,15 @@ def is_present(models_dir: Path) -> bool:
     return path.is_file() and path.stat().st_size == FILE_BYTES
 
 
+def is_bundled() -> bool:
+    """Whether the program came with the file, so that having it needs no network and no consent.
+
+    Raises:
+        ModelFetchError: a frozen program without the file.
+    """
+    return _bundled_file() is not None
+
+
 def fetch(
     models_dir: Path,
     progress: Progress = no_progress,
