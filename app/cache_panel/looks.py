@@ -14,6 +14,7 @@ from app.cache_panel.pool_model import Array, PoolModel
 from engine.api.snapshot import CACHED, USED
 
 FREE_CELL, PRIVATE_CELL, SHARED_CELL, CACHED_CELL = range(4)
+KIND_MASK = 3
 PINNED_BIT = 4
 LABEL_SHIFT = 3
 MAX_LABEL = 999
@@ -31,7 +32,7 @@ LOST = encode(FREE_CELL, 1)
 
 def decode(code: int) -> tuple[int, bool, int]:
     """(kind, pinned, label) of a code."""
-    return code & 3, bool(code & PINNED_BIT), code >> LABEL_SHIFT
+    return code & KIND_MASK, bool(code & PINNED_BIT), code >> LABEL_SHIFT
 
 
 class Looks:

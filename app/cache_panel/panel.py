@@ -22,6 +22,7 @@ from app.cache_panel.strips import strips_of
 from app.cache_panel.usage import UsageView
 from app.i18n import tr
 from app.session import Session
+from app.session_state import ModelStatus
 from app.theme import Theme, ThemeManager
 from engine.api.events import BlockEvents, PoolEvent
 
@@ -69,6 +70,7 @@ class CachePanel(QWidget):
     ) -> None:
         super().__init__(parent)
         self._bridge = bridge
+        self._session = session
         self._names = SessionNames(session)
         self._looks = Looks(self._names.number_of)
         self._feed = PoolFeed()
@@ -215,6 +217,12 @@ class CachePanel(QWidget):
 
     @Slot()
     def _on_session_model_state_changed(self) -> None:
+        if self._session.model_state.status is not ModelStatus.READY and self.model is not None:
+            # The pool went with its model.
+            self._feed.begin(self._feed.newest)
+            self._grid.set_model(None)
+            self._tables.set_strips([])
+            self._show_block(-1)
         if self._subscribed and not self._wait_timer.isActive():
             self._wait_timer.start(FIRST_WAIT_MS)
 
@@ -231,6 +239,7 @@ class CachePanel(QWidget):
         dirty, written = model.take_dirty()
         if replaced:
             self._grid.set_model(model)
+            self._show_block(-1)
         else:
             self._grid.refresh(dirty, written)
         self._show_figures(model)
@@ -265,12 +274,14 @@ class CachePanel(QWidget):
         return [] if model is None else words.block(model, self._names, block_id)
 
     def _show_block(self, block_id: int) -> None:
-        if block_id < 0 or self.model is None:
-            set_text(self._block, tr("Point at a cell, or use the arrow keys, to read a block."))
-            return
-        text = " · ".join(self._facts(block_id))
+        if self.model is None:
+            text = tr("The pool appears here when a model is loaded.")
+        elif block_id < 0:
+            text = tr("Point at a cell, or use the arrow keys, to read a block.")
+        else:
+            text = " · ".join(self._facts(block_id))
+            self._grid.setAccessibleDescription(text)
         set_text(self._block, text)
-        self._grid.setAccessibleDescription(text)
 
     @Slot(int)
     def _on_grid_block_hovered(self, block_id: int) -> None:

@@ -14,7 +14,7 @@ class PoolFeed:
 
     The stream: after subscribing comes a snapshot with ``last_seq``, then events from
     ``last_seq`` + 1 on; newer snapshots follow now and then. ``restarts`` counts how often the
-    model was inconsistent; ``trouble`` says why, the last time.
+    model was inconsistent; ``trouble`` says why, the last time. ``newest``: the last snapshot seen.
     """
 
     def __init__(self) -> None:
@@ -22,22 +22,22 @@ class PoolFeed:
         self.restarts = 0
         self.trouble = ""
         self._previous: PoolModel | None = None
-        self._seen: Snapshot | None = None
+        self.newest: Snapshot | None = None
         self._pending: list[PoolEvent] = []
 
     def begin(self, stale: Snapshot | None) -> None:
         """A new subscription: waits for a snapshot other than ``stale``, the one before it."""
         self._previous = self.model or self._previous
         self.model = None
-        self._seen = stale
+        self.newest = stale
         self._pending.clear()
 
     def take(self, snapshot: Snapshot | None, events: Iterable[PoolEvent] = ()) -> bool:
         """Takes what has come. Returns True if ``model`` is another object than before."""
         before = self.model
         self._pending.extend(events)
-        if snapshot is not None and snapshot is not self._seen:
-            self._seen = snapshot
+        if snapshot is not None and snapshot is not self.newest:
+            self.newest = snapshot
             if self._must_start_from(snapshot):
                 self._start_from(snapshot)
             elif self.model is not None:
@@ -67,7 +67,7 @@ class PoolFeed:
         if not model.apply(self._pending):
             self.restarts += 1
             self.trouble = model.inconsistency
-            newest = self._seen
+            newest = self.newest
             if newest is None or newest.last_seq <= model.last_seq:
                 return
             # The snapshot that came with these events already covers the trouble.

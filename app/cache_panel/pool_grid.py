@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import html
-import time
-from collections import deque
 from collections.abc import Callable, Collection
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
@@ -27,6 +25,7 @@ from app.cache_panel.grid_image import GridImage
 from app.cache_panel.grid_layout import FLAT_SIDE, GridLayout
 from app.cache_panel.looks import Looks
 from app.cache_panel.pool_model import PoolModel
+from app.cache_panel.rims import Rims
 from app.cache_panel.tiles import TileAtlas
 from app.theme import Theme
 
@@ -34,8 +33,6 @@ MARGIN = 3
 MAX_SIDE = 26
 MIN_RIM_SIDE = 4
 MAX_RIMS = 256
-RIM_MS = 300
-FRAME_MS = 66
 
 _KEY_STEPS = {
     Qt.Key.Key_Left: (-1, 0),
@@ -65,14 +62,12 @@ class PoolGrid(QWidget):
         self._theme = theme
         self._describe = describe
         self._model: PoolModel | None = None
+        self._atlas: TileAtlas | None = None
         self._picture: GridImage | None = None
-        self._rims: deque[tuple[float, list[int]]] = deque()
+        self._rims = Rims(self)
         self._cursor = 0
         self._pointed = -1
         self._highlight: frozenset[int] = frozenset()
-        self._fade_timer = QTimer(self)
-        self._fade_timer.setInterval(FRAME_MS)
-        self._fade_timer.timeout.connect(self._on_fade_timer_timeout)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -96,13 +91,11 @@ class PoolGrid(QWidget):
     @property
     def is_animating(self) -> bool:
         """True while rims fade."""
-        return self._fade_timer.isActive()
+        return self._rims.are_fading
 
     def set_model(self, model: PoolModel | None) -> None:
         """Shows another pool, or none."""
         self._model = model
-        self._rims.clear()
-        self._fade_timer.stop()
         if model is not None:
             self._cursor = min(self._cursor, model.num_blocks - 1)
         self.redraw()
@@ -121,6 +114,7 @@ class PoolGrid(QWidget):
     def redraw(self) -> None:
         """Lays out and draws the whole pool again."""
         model, ratio = self._model, self.devicePixelRatioF()
+        self._rims.end()
         if model is None:
             self._picture = None
         else:
@@ -130,9 +124,15 @@ class PoolGrid(QWidget):
                 int((self.height() - 2 * MARGIN) * ratio),
                 int(MAX_SIDE * ratio),
             )
-            self._picture = GridImage(layout, TileAtlas(self._theme, layout.side, ratio))
+            self._picture = GridImage(layout, self._atlas_for(layout.side, ratio))
             self._picture.draw_all(self._looks.codes(model))
         self.update()
+
+    def _atlas_for(self, side: int, ratio: float) -> TileAtlas:
+        atlas = self._atlas
+        if atlas is None or (atlas.theme, atlas.side, atlas.ratio) != (self._theme, side, ratio):
+            atlas = self._atlas = TileAtlas(self._theme, side, ratio)
+        return atlas
 
     def refresh(self, dirty: Collection[int], written: Collection[int]) -> None:
         """Draws the cells of ``dirty`` blocks again and puts rims around ``written`` ones."""
@@ -143,35 +143,14 @@ class PoolGrid(QWidget):
         cells, members = picture.members(blocks)
         picture.draw(cells, self._looks.codes(model, members))
         if written and picture.layout.side >= MIN_RIM_SIDE * self.devicePixelRatioF():
-            self._add_rims(written)
+            self._put_rims(written)
         rows = cells // picture.layout.columns
         self._update_rows(int(rows.min()), int(rows.max()))
 
-    def _add_rims(self, written: Collection[int]) -> None:
+    def _put_rims(self, written: Collection[int]) -> None:
+        blocks = sorted(written)[:MAX_RIMS]
         fades = self.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration) > 0
-        if not fades:
-            # Reduced motion: the rim stands still until the next step replaces it.
-            self._update_rims()
-            self._rims.clear()
-        self._rims.append((time.monotonic(), sorted(written)[:MAX_RIMS]))
-        if fades and not self._fade_timer.isActive():
-            self._fade_timer.start()
-
-    def _on_fade_timer_timeout(self) -> None:
-        self._update_rims()
-        now = time.monotonic()
-        while self._rims and (now - self._rims[0][0]) * 1000 >= RIM_MS:
-            self._rims.popleft()
-        if not self._rims:
-            self._fade_timer.stop()
-
-    def _update_rims(self) -> None:
-        if self._picture is None or not self._rims:
-            return
-        columns = self._picture.layout.columns
-        low = min(blocks[0] for _, blocks in self._rims)
-        high = max(blocks[-1] for _, blocks in self._rims)
-        self._update_rows(low // columns, high // columns)
+        self._rims.put([self.rect_of(block).toAlignedRect() for block in blocks], fades=fades)
 
     def _update_rows(self, first: int, last: int) -> None:
         assert self._picture is not None
@@ -186,7 +165,7 @@ class PoolGrid(QWidget):
             return
         painter = QPainter(self)
         painter.drawImage(MARGIN, MARGIN, self._picture.image)
-        self._paint_rims(painter)
+        self._rims.paint(painter, self._theme.color("text"))
         accent = self._theme.color("accent")
         for block in self._highlight:
             self._outline(painter, [block], accent, 1.6)
@@ -196,14 +175,6 @@ class PoolGrid(QWidget):
             self._outline(painter, [self._cursor], self._theme.color("text"), 3.0)
             self._outline(painter, [self._cursor], accent, 1.5)
         painter.end()
-
-    def _paint_rims(self, painter: QPainter) -> None:
-        now = time.monotonic()
-        for written_at, blocks in self._rims:
-            color = self._theme.color("text")
-            if self._fade_timer.isActive():
-                color.setAlphaF(max(0.0, 1.0 - (now - written_at) * 1000 / RIM_MS))
-            self._outline(painter, blocks, color, 1.5)
 
     def _outline(self, painter: QPainter, blocks: list[int], color: QColor, width: float) -> None:
         painter.setPen(QPen(color, width, j=Qt.PenJoinStyle.MiterJoin))
@@ -298,8 +269,7 @@ class PoolGrid(QWidget):
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self._rims.clear()
-        self._fade_timer.stop()
+        self._rims.end()
 
 
 def as_tool_tip(text: str) -> str:

@@ -20,7 +20,6 @@ from engine.api.events import (
 )
 from engine.api.snapshot import CACHED, FREE, USED, Snapshot
 
-STATE_CODES = {BlockState.FREE: FREE, BlockState.CACHED: CACHED, BlockState.USED: USED}
 STATES = (BlockState.FREE, BlockState.CACHED, BlockState.USED)
 
 Array = npt.NDArray[Any]
@@ -148,8 +147,7 @@ class PoolModel:
             self._last_step[block] = event.step
             self.written.add(block)
         if event.kind is BlockEventKind.HIT:
-            hits = self.hit_tokens.get(event.request_id, 0)
-            self.hit_tokens[event.request_id] = hits + event.after.fill
+            self._add_hit_tokens(event.request_id, event.after.fill)
         return undo
 
     def _backward_block(self, event: BlockChanged, undo: Undo) -> bool:
@@ -158,15 +156,13 @@ class PoolModel:
         self._last_step[event.block_id] = undo.last_step
         self.written.discard(event.block_id)
         if event.kind is BlockEventKind.HIT:
-            self._take_back_hit(event)
+            self._add_hit_tokens(event.request_id, -event.after.fill)
         return True
 
-    def _take_back_hit(self, event: BlockChanged) -> None:
-        left = self.hit_tokens[event.request_id] - event.after.fill
-        if left:
-            self.hit_tokens[event.request_id] = left
-        else:
-            del self.hit_tokens[event.request_id]
+    def _add_hit_tokens(self, request_id: str, num_tokens: int) -> None:
+        total = self.hit_tokens.pop(request_id, 0) + num_tokens
+        if total:
+            self.hit_tokens[request_id] = total
 
     def _forward_table(self, event: TableChanged) -> Undo | None:
         undo = Undo(ghost=self.ghosts.get(event.conversation_id), step=self.step)
@@ -230,8 +226,10 @@ class PoolModel:
         return True
 
     def _values(self, view: BlockView) -> tuple[int, int, int, int, int, int]:
+        # Compared, not looked up: hashing an enum member runs Python code.
+        state = view.state
         return (
-            STATE_CODES[view.state],
+            USED if state == BlockState.USED else CACHED if state == BlockState.CACHED else FREE,
             view.ref_count,
             view.pins,
             self._index_of_owner(view.owner),

@@ -8,10 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from app.cache_panel.looks import LOST, Looks
+from app.cache_panel.looks import KIND_MASK, LOST, SHARED_CELL, Looks
 from app.cache_panel.pool_model import Array, PoolModel
 from app.cache_panel.pool_values import GhostTable, LiveTable
-from engine.api.snapshot import USED
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,59 +61,56 @@ def strips_of(model: PoolModel, looks: Looks, names: Names) -> list[Strip]:
     """Live tables, and the last tables of open conversations that have none, by number."""
     live = {table.conversation_id for table in model.tables.values()}
     open_ids = set(names.open_ids())
-    strips = [_live_strip(model, table, looks, names) for table in model.tables.values()]
-    strips.extend(
-        _ghost_strip(model, ghost, looks, names)
-        for conversation_id, ghost in model.ghosts.items()
-        if conversation_id in open_ids and conversation_id not in live
-    )
+    tables: list[LiveTable | GhostTable] = [
+        *model.tables.values(),
+        *(
+            ghost
+            for conversation_id, ghost in model.ghosts.items()
+            if conversation_id in open_ids and conversation_id not in live
+        ),
+    ]
+    if not tables:
+        return []
+    # One look-up for all tables: they are many small ones.
+    blocks = np.concatenate([np.array(table.blocks, np.int64) for table in tables])
+    codes, fill = looks.codes(model, blocks), model.fill[blocks]
+    strips: list[Strip] = []
+    start = 0
+    for table in tables:
+        part = slice(start, start + len(table.blocks))
+        strips.append(_strip(model, table, names, codes[part], fill[part]))
+        start = part.stop
     strips.sort(key=lambda strip: (strip.number == 0, strip.number))
     return strips
 
 
-def _live_strip(model: PoolModel, table: LiveTable, looks: Looks, names: Names) -> Strip:
-    blocks = np.array(table.blocks, np.int64)
-    fill = model.fill[blocks]
+def _strip(
+    model: PoolModel, table: LiveTable | GhostTable, names: Names, codes: Array, fill: Array
+) -> Strip:
+    is_live = isinstance(table, LiveTable)
+    if isinstance(table, LiveTable):
+        cached = model.hit_tokens.get(table.request_id, 0)
+        kept, tokens = len(codes), int(fill.sum())
+    else:
+        alive = model.ghost_alive(table)
+        codes = np.where(alive, codes, LOST)
+        cached = table.cached_tokens
+        kept = int(np.count_nonzero(alive))
+        tokens = kept * model.block_size
     return Strip(
         request_id=table.request_id,
         conversation_id=table.conversation_id,
         number=names.number_of(table.conversation_id),
         title=names.title_of(table.conversation_id),
-        is_live=True,
+        is_live=is_live,
         blocks=tuple(table.blocks),
-        codes=looks.codes(model, blocks),
-        last_fill=int(fill[-1]) / model.block_size,
-        tokens=int(fill.sum()),
-        cached_tokens=model.hit_tokens.get(table.request_id, 0),
-        kept_blocks=len(blocks),
-        shared_blocks=_leading(_is_shared(model, blocks)),
-    )
-
-
-def _ghost_strip(model: PoolModel, ghost: GhostTable, looks: Looks, names: Names) -> Strip:
-    blocks = np.array(ghost.blocks, np.int64)
-    alive = model.ghost_alive(ghost)
-    kept = int(np.count_nonzero(alive))
-    return Strip(
-        request_id=ghost.request_id,
-        conversation_id=ghost.conversation_id,
-        number=names.number_of(ghost.conversation_id),
-        title=names.title_of(ghost.conversation_id),
-        is_live=False,
-        blocks=ghost.blocks,
-        codes=np.where(alive, looks.codes(model, blocks), LOST),
-        last_fill=1.0,
-        tokens=kept * model.block_size,
-        cached_tokens=ghost.cached_tokens,
+        codes=codes,
+        last_fill=int(fill[-1]) / model.block_size if is_live else 1.0,
+        tokens=tokens,
+        cached_tokens=cached,
         kept_blocks=kept,
-        shared_blocks=_leading(alive & _is_shared(model, blocks)),
+        shared_blocks=_leading(codes & KIND_MASK == SHARED_CELL),
     )
-
-
-def _is_shared(model: PoolModel, blocks: Array) -> Array:
-    others = model.ref_count[blocks] - model.pins[blocks]
-    shared: Array = (model.state[blocks] == USED) & (others > 1)
-    return shared
 
 
 def _leading(flags: Array) -> int:

@@ -140,14 +140,18 @@ class TileAtlas:
 
     def _hatch(self, painter: QPainter, rect: QRect) -> None:
         step = max(3, round(max(4.0 * self.ratio, self.side / 5)))
+        # Smoothing would wash the lines out in cells of a few pixels.
+        smooth = self.side >= 12
         painter.save()
         painter.setClipRect(rect)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        pen = QPen(blend(self.theme.shared, self.ground, 0.7), max(1.0, self.side / 16))
-        painter.setPen(pen)
-        size = rect.width()
-        for offset in range(step // 2, 2 * size, step):
-            painter.drawLine(QPointF(offset + 0.5, -0.5), QPointF(-0.5, offset + 0.5))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, smooth)
+        color = blend(self.theme.shared, self.ground, 0.8)
+        painter.setPen(QPen(color, max(1.25, self.side / 14) if smooth else 1))
+        shift = 0.5 if smooth else 0.0
+        for offset in range(step // 2, 2 * rect.width(), step):
+            painter.drawLine(
+                QPointF(offset + shift, -shift), QPointF(-shift, offset + shift)
+            )  # fmt: skip
         painter.restore()
 
     def _cross(self, painter: QPainter, rect: QRect) -> None:

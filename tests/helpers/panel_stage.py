@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QObject, Signal
 
 from app.bridge import Bridge
 from app.cache_panel.panel import CachePanel
 from app.conversation import Conversation
+from app.session_state import ModelState, ModelStatus
 from app.theme import ThemeManager
 from engine.api.client import QueueClient
 from engine.api.commands import SubscribePool, UnsubscribePool
 from engine.api.events import BlockEvents
+from engine.api.snapshot import Snapshot
 from tests.helpers.scripted_pool import ScriptedPool
 
 
@@ -26,6 +28,7 @@ class TitledConversations(QObject):
 
     def __init__(self, titles: list[str]) -> None:
         super().__init__()
+        self.model_state = ModelState(ModelStatus.READY)
         self.open = {
             f"c{n}": Conversation(conversation_id=f"c{n}", title=title, number=n)
             for n, title in enumerate(titles, start=1)
@@ -38,6 +41,16 @@ class TitledConversations(QObject):
         return list(self.open)
 
 
+class CountingClient(QueueClient):
+    """Counts how often somebody asks for a snapshot."""
+
+    snapshot_reads = 0
+
+    def latest_snapshot(self) -> Snapshot | None:
+        self.snapshot_reads += 1
+        return super().latest_snapshot()
+
+
 @dataclass
 class PanelStage:
     """``client`` is the engine's end; ``deliver`` sends what the pool did since the last time."""
@@ -46,9 +59,10 @@ class PanelStage:
     titles: list[str] = field(default_factory=lambda: ["First", "Second", "Third", "Fourth"])
     mode: str = "light"
     publish_on_subscribe: bool = True
+    violation: str = ""
 
     def __post_init__(self) -> None:
-        self.client = QueueClient()
+        self.client = CountingClient()
         self.subscriptions = 0
         self.commands: list[object] = []
         self.client.attach(self._on_command, lambda _timeout_s: True)
@@ -69,9 +83,15 @@ class PanelStage:
             elif isinstance(command, UnsubscribePool):
                 self.subscriptions -= 1
 
+    @property
+    def snapshot_reads(self) -> int:
+        return self.client.snapshot_reads
+
     def publish(self) -> None:
         """A snapshot of the pool now, as the engine would make between two steps."""
-        self.client.publish(self.scripted.snapshot())
+        found = {"invariant_violations": 1, "invariant_message": self.violation}
+        snapshot = self.scripted.snapshot()
+        self.client.publish(replace(snapshot, **found) if self.violation else snapshot)
 
     def deliver(self) -> None:
         """Posts the pool's events."""

@@ -1,0 +1,170 @@
+"""Every state can be told apart without colour, in both themes, at each size with patterns."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtGui import QGuiApplication
+
+from app.cache_panel.grid_image import GridImage
+from app.cache_panel.grid_layout import GridLayout
+from app.cache_panel.looks import (
+    CACHED_CELL,
+    FREE_CELL,
+    LOST,
+    PRIVATE_CELL,
+    SHARED_CELL,
+    Looks,
+    decode,
+    encode,
+)
+from app.cache_panel.pool_model import PoolModel
+from app.cache_panel.tiles import TileAtlas, pixels_of
+from app.theme import load_theme
+from tests.helpers.scripted_pool import four_conversations
+
+STATES = {
+    "free": encode(FREE_CELL),
+    "private": encode(PRIVATE_CELL, 1),
+    "shared": encode(SHARED_CELL, 3),
+    "cached": encode(CACHED_CELL, 1),
+    "pinned": encode(PRIVATE_CELL, 1, pinned=True),
+    "shared and pinned": encode(SHARED_CELL, 3, pinned=True),
+    "lost": LOST,
+}
+# Machado, Oliveira, Fernandes 2009: severity 1.0, on linear RGB.
+DEUTERANOPIA = np.array(
+    [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ]
+)
+
+
+def channels(pixels: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
+    """float[..., 3] linear RGB."""
+    rgb = np.stack([(pixels >> shift) & 255 for shift in (16, 8, 0)], axis=-1) / 255.0
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lightness(linear: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """CIE L*, 0 to 100."""
+    y = linear @ np.array([0.2126, 0.7152, 0.0722])
+    return np.where(y > 0.008856, 116 * np.cbrt(y) - 16, 903.3 * y)
+
+
+def differing_share(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> float:
+    """Share of pixels whose lightness differs by more than 12 of 100."""
+    return float(np.mean(np.abs(first - second) > 12))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("side", "ratio"), [(6, 1.0), (9, 1.0), (16, 1.0), (24, 1.0), (32, 2.0)])
+@pytest.mark.parametrize("vision", ["grey", "deuteranopia"])
+def test_states_are_told_apart_without_colour(
+    qapp: QGuiApplication, theme: str, side: int, ratio: float, vision: str
+) -> None:
+    atlas = TileAtlas(load_theme(theme), side, ratio)
+    seen = {}
+    for name, code in STATES.items():
+        linear = channels(atlas.tile(code))
+        if vision == "deuteranopia":
+            linear = np.clip(linear @ DEUTERANOPIA.T, 0, 1)
+        seen[name] = lightness(linear)
+    for (one, first), (other, second) in itertools.combinations(seen.items(), 2):
+        if {one, other} == {"free", "lost"}:
+            continue  # lost entries stand in tables only, where nothing is free
+        assert differing_share(first, second) > 0.04, f"{one} and {other}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("number", range(1, 9))
+def test_private_and_cached_differ_for_every_hue(
+    qapp: QGuiApplication, theme: str, number: int
+) -> None:
+    for side in (2, 6, 16):
+        atlas = TileAtlas(load_theme(theme), side)
+        private = lightness(channels(atlas.tile(encode(PRIVATE_CELL, number))))
+        cached = lightness(channels(atlas.tile(encode(CACHED_CELL, number))))
+        assert differing_share(private, cached) > 0.04
+
+
+def test_number_stands_in_cells_from_14_pixels_on(qapp: QGuiApplication) -> None:
+    """Numbers 1 and 9 have the same hue: only the number tells them apart."""
+    one, nine = encode(PRIVATE_CELL, 1), encode(PRIVATE_CELL, 9)
+    for ratio in (1.0, 2.0):
+        small = TileAtlas(load_theme("light"), int(13 * ratio), ratio)
+        assert np.array_equal(small.tile(one), small.tile(nine))
+        large = TileAtlas(load_theme("light"), int(14 * ratio), ratio)
+        assert not np.array_equal(large.tile(one), large.tile(nine))
+        shared = large.tile(encode(SHARED_CELL, 2)), large.tile(encode(SHARED_CELL, 3))
+        assert not np.array_equal(*shared)
+
+
+@given(st.integers(0, 3), st.integers(0, 999), st.booleans())
+def test_codes_can_be_read_back(kind: int, label: int, pinned: bool) -> None:
+    assert decode(encode(kind, label, pinned=pinned)) == (kind, pinned, label)
+
+
+def test_looks_of_a_real_pool() -> None:
+    scripted = four_conversations()
+    scripted.finish("r1")
+    scripted.pool.pin(0, "c2")
+    model = PoolModel.from_snapshot(scripted.snapshot())
+    looks = Looks(lambda conversation_id: int(conversation_id[1:]))
+    codes = looks.codes(model)
+    for block in range(model.num_blocks):
+        view = scripted.pool.view(block)
+        sharers = view.ref_count - view.pins
+        owner = int(view.owner[1:]) if view.owner else 0
+        kind, label = {
+            "free": (FREE_CELL, 0),
+            "cached": (CACHED_CELL, owner),
+            "used": (SHARED_CELL, view.ref_count) if sharers > 1 else (PRIVATE_CELL, owner),
+        }[view.state.value]
+        assert decode(int(codes[block])) == (kind, view.pins > 0, label)
+    some = np.array([0, 5, 511])
+    assert looks.codes(model, some).tolist() == codes[some].tolist()
+
+
+@given(st.integers(1, 300_000), st.integers(1, 1200), st.integers(1, 1200))
+def test_layout_fits_and_finds_its_blocks(num_blocks: int, width: int, height: int) -> None:
+    layout = GridLayout.fit(num_blocks, width, height, 26)
+    assert layout.width <= width
+    assert layout.height <= height
+    assert layout.rows * layout.columns * layout.blocks_per_cell >= num_blocks
+    for block in {0, num_blocks // 2, num_blocks - 1}:
+        x, y = layout.origin(block)
+        found = layout.block_at(x + layout.side - 0.5, y + 0.5)
+        assert found == block - block % layout.blocks_per_cell
+    assert layout.block_at(-1, 0) == layout.block_at(layout.width, 0) == -1
+
+
+@pytest.mark.parametrize("area", [(400, 400), (60, 60), (24, 12)])
+def test_drawing_dirty_cells_gives_the_same_picture_as_drawing_all(
+    qapp: QGuiApplication, area: tuple[int, int]
+) -> None:
+    scripted = four_conversations()
+    scripted.drain()
+    model = PoolModel.from_snapshot(scripted.snapshot())
+    looks = Looks(lambda conversation_id: int(conversation_id[1:]))
+    layout = GridLayout.fit(model.num_blocks, *area, 26)
+    picture = GridImage(layout, TileAtlas(load_theme("dark"), layout.side))
+    picture.draw_all(looks.codes(model))
+    before = pixels_of(picture.image)
+    scripted.finish("r1")
+    scripted.admit("r5", "c5", range(5000, 5100))
+    assert model.apply(scripted.drain())
+    dirty, _written = model.take_dirty()
+    cells, members = picture.members(np.fromiter(dirty, np.int64))
+    picture.draw(cells, looks.codes(model, members))
+    whole = GridImage(layout, TileAtlas(load_theme("dark"), layout.side))
+    whole.draw_all(looks.codes(model))
+    assert np.array_equal(pixels_of(picture.image), pixels_of(whole.image))
+    assert not np.array_equal(before, pixels_of(whole.image))
