@@ -6,7 +6,7 @@ From sampled ids to whole characters, stops, times and the final account.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.api.errors import ErrorInfo
@@ -65,12 +65,15 @@ class Ending:
 class Answer:
     """One request's output as the client sees it.
 
-    ``turn_start``: where this turn's own ids begin in the request's ids. ``stop_ids``: end tokens.
+    ``turn_start``: where this turn's own ids begin in the request's ids. ``num_given_tokens``: ids
+    that came with the request: the prompt, and of a continued answer what there was of it.
+    ``num_chars``: characters of the answer so far. ``stop_ids``: end tokens.
     """
 
     request: Request
     stream: TextStream
     turn_start: int
+    num_given_tokens: int
     fingerprint: str
     stop_ids: frozenset[int]
     context_length: int
@@ -78,9 +81,24 @@ class Answer:
     computed_tokens: int = 0
     recomputed_tokens: int = 0
     num_chars: int = 0
+    num_given_chars: int = field(init=False, default=0)
     num_output: int = 0
     stop_string: str = ""
     ended_by_stop_string: bool = False
+
+    def __post_init__(self) -> None:
+        self.num_given_chars = self.num_chars
+
+    def inherit(self, parent: Answer) -> None:
+        """Takes over what the request that this one was forked from has said so far.
+
+        Its text is not said again; the ids given stay those of the common prompt.
+        """
+        self.turn_start = parent.turn_start
+        self.num_given_tokens = parent.num_given_tokens
+        self.num_given_chars, self.num_chars = parent.num_given_chars, parent.num_chars
+        self.num_output = parent.num_output
+        self.stream.feed(self.request.token_ids[self.num_given_tokens :])
 
     def accept(self, token_id: int, logprobs: tuple[float, ...], now_s: float) -> TokensGenerated:
         """Takes one sampled token and returns what to tell the client."""
@@ -112,7 +130,7 @@ class Answer:
         limit = request.params.max_tokens
         if limit is not None and self.num_output >= limit:
             return Ending(FinishReason.LENGTH, limit="max_tokens")
-        if request.num_prompt_tokens + self.num_output >= self.context_length:
+        if self.num_given_tokens + self.num_output >= self.context_length:
             return Ending(FinishReason.LENGTH, limit="context")
         return None
 
@@ -141,11 +159,12 @@ class Answer:
 
     def _turn(self) -> TurnTokens | None:
         request = self.request
-        output = request.token_ids[request.num_prompt_tokens :]
-        covered = self.num_chars
+        end, covered = request.num_tokens, self.num_chars
         if self.ended_by_stop_string:
-            kept, covered = self.stream.kept_tokens()
-            output = output[:kept]
+            kept, chars = self.stream.kept_tokens()
+            end = self.num_given_tokens + kept
+            covered = self.num_given_chars + chars
+        output = request.token_ids[request.num_prompt_tokens : end]
         prompt = tuple(request.token_ids[self.turn_start : request.num_prompt_tokens])
         return TurnTokens(prompt, tuple(output), covered, self.fingerprint)
 
@@ -156,7 +175,7 @@ class Answer:
         prefill = max(times.prefilled - times.scheduled, 0.0) if times.prefilled else 0.0
         span = times.last_token - times.first_token
         return RequestUsage(
-            prompt_tokens=request.num_prompt_tokens,
+            prompt_tokens=self.num_given_tokens,
             cached_tokens=request.num_cached_tokens,
             computed_tokens=self.computed_tokens,
             recomputed_tokens=self.recomputed_tokens,

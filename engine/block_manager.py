@@ -7,6 +7,7 @@ no block that could be found with wrong content.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.api.events import TableChanged
@@ -71,6 +72,11 @@ class BlockManager:
         short = new + unused_hits + reserve - self.pool.num_available
         return Admission(tuple(hits), new, max(0, short), twin)
 
+    def known_prefix(self, token_ids: Sequence[int]) -> list[int]:
+        """Blocks that hold the KV of these tokens' longest prefix of full blocks."""
+        chain = HashChain(self._root, self.block_size)
+        return self._walk(chain, token_ids, len(token_ids) // self.block_size)
+
     def twin_still_computing(self, request: Request) -> bool:
         """O(1): the block that ``examine`` found a twin for is not there yet, and its twin goes
         on.
@@ -92,16 +98,47 @@ class BlockManager:
         request.num_published_blocks = len(admission.hits)
         self._promise(request)
 
+    def fork(self, parent: Request, child: Request, num_tokens: int) -> None:
+        """Lets ``child`` share every block that holds the KV of its first ``num_tokens`` tokens.
+
+        The last block may be partial and go on being written by ``parent``: whoever writes into it
+        first while it is shared gets a copy (``own_block``). ``child`` must have the same tokens.
+        """
+        assert not child.block_table, "already admitted"
+        shared = parent.block_table[: self.num_blocks_for(num_tokens)]
+        for block_id in shared:
+            self.pool.hit(block_id, child, "fork")
+        self._set_table(child, 0, shared, "fork")
+        child.num_computed_tokens = num_tokens
+        num_full = num_tokens // self.block_size
+        child.num_published_blocks = min(parent.num_published_blocks, num_full)
+
+    def own_block(self, request: Request) -> tuple[int, int] | None:
+        """Copy-on-write: makes the block of the next token to compute the request's own.
+
+        Returns (source, destination) of the copy to make before this step writes, or None if the
+        block was its own already. A free block must be there (``append_slot`` has looked).
+        """
+        if not self._must_copy(request):
+            return None
+        index = request.num_computed_tokens // self.block_size
+        source, *rest = request.block_table[index:]
+        destination = self.pool.copy(source, request)
+        self._set_table(request, index, [destination, *rest], "copy")
+        self.pool.release(source, request, "copy")
+        request.num_published_blocks = min(request.num_published_blocks, index)
+        return source, destination
+
     def append_slot(self, request: Request) -> bool:
         """Makes sure that the request's last token has a slot.
 
         False if the pool has no block left.
         """
-        missing = self.num_blocks_for(request.num_tokens) - len(request.block_table)
-        if missing <= 0:
-            return True
-        if self.pool.num_available < missing:
+        missing = max(0, self.num_blocks_for(request.num_tokens) - len(request.block_table))
+        if self.pool.num_available < missing + self._must_copy(request):
             return False
+        if missing == 0:
+            return True
         new = [self.pool.allocate(request, "grow") for _ in range(missing)]
         self._set_table(request, len(request.block_table), new, "grow")
         return True
@@ -149,6 +186,14 @@ class BlockManager:
 
     # --- inside ---
 
+    def _must_copy(self, request: Request) -> bool:
+        """Whether the block of the next token is shared, or published: neither may be written."""
+        index = request.num_computed_tokens // self.block_size
+        if index >= len(request.block_table):
+            return False
+        block_id = request.block_table[index]
+        return self.pool.ref_count(block_id) > 1 or self.pool.hash_of(block_id) is not None
+
     def _chain(self, request: Request) -> HashChain:
         if request.chain is None:
             request.chain = HashChain(self._root, self.block_size)
@@ -157,13 +202,15 @@ class BlockManager:
     def _match(self, request: Request) -> list[int]:
         if not self._prefix_caching:
             return []
+        limit = (request.num_tokens - 1) // self.block_size
+        return self._walk(self._chain(request), request.token_ids, limit)
+
+    def _walk(self, chain: HashChain, token_ids: Sequence[int], limit: int) -> list[int]:
         size = self.block_size
-        chain = self._chain(request)
-        limit = (request.num_tokens - 1) // size
         hits: list[int] = []
         for index in range(limit):
-            block_hash = chain.upto(request.token_ids, index + 1)[index]
-            tokens = request.token_ids[index * size : (index + 1) * size]
+            block_hash = chain.upto(token_ids, index + 1)[index]
+            tokens = token_ids[index * size : (index + 1) * size]
             block_id = self.pool.lookup(block_hash, chain.parent_of(index), tokens)
             if block_id is None:
                 break

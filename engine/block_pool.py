@@ -117,6 +117,14 @@ class BlockPool:
         self._set_owner(block_id, request.conversation_id)
         self._emit(BlockEventKind.HIT, cause, block_id, before, request)
 
+    def copy(self, source: int, request: Request) -> int:
+        """A new block that will hold what ``source`` holds, once the step has copied it."""
+        block_id = self.allocate(request, "copy")
+        before = self._view(block_id)
+        self._fill[block_id] = self._fill[source]
+        self._emit(BlockEventKind.COPIED, "copy", block_id, before, request, source=source)
+        return block_id
+
     def release(self, block_id: int, request: Request, cause: str) -> None:
         """One reference less; the last one puts the block back into the queue."""
         before = self._view(block_id)
@@ -322,6 +330,7 @@ class BlockPool:
         before: BlockView | None,
         request: Request | None = None,
         conversation_id: str = "",
+        source: int = -1,
     ) -> None:
         if before is None:
             return
@@ -340,5 +349,6 @@ class BlockPool:
                 conversation_id=conversation or conversation_id,
                 before=before,
                 after=self.view(block_id),
+                source_block_id=source,
             )
         )

@@ -22,13 +22,16 @@ from engine.api.errors import (
     OutOfMemoryError,
     PromptExceedsPoolError,
     PromptTooLongError,
+    UnknownIdError,
     unexpected,
 )
 from engine.api.events import (
     FinishReason,
     PrefillProgress,
     RequestEvent,
+    RequestPaused,
     RequestPreempted,
+    RequestResumed,
     RequestWaiting,
 )
 from engine.api.params import EngineConfig, SamplingParams
@@ -36,6 +39,7 @@ from engine.block_manager import BlockManager
 from engine.block_pool import BlockPool
 from engine.event_log import PoolEventLog
 from engine.metrics import EngineMetrics
+from engine.pins import Pins
 from engine.request import PLACEHOLDER_TOKEN, Phase, Request
 from engine.scheduler import Scheduler
 from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput, StepHandle
@@ -84,6 +88,7 @@ class EngineCore:
         self.manager = BlockManager(self.pool, limits.root, prefix_caching=config.prefix_caching)
         self.metrics = EngineMetrics()
         self.scheduler = Scheduler(self.manager, config, self.metrics)
+        self.pins = Pins(self.manager)
         self.requests: dict[str, Request] = {}
         self.num_steps = 0
         self._runner = runner
@@ -105,42 +110,58 @@ class EngineCore:
         *,
         conversation_id: str = "",
         turn_start: int = 0,
+        answer_start: int | None = None,
+        answer_chars: int = 0,
         output_index: int = 0,
+        sibling: str = "",
         arrival_s: float | None = None,
     ) -> Request:
         """Queues a request.
+
+        ``turn_start``: where this turn's own ids begin. ``answer_start``: where the answer begins
+        that is to be continued, of which ``answer_chars`` characters are there already (None: the
+        answer is a new one). ``sibling``: the request that is the first answer to the same prompt,
+        whose blocks are shared.
 
         Raises:
             DuplicateIdError: the id is in use.
             PromptTooLongError: no room for an output token within the model's context.
             PromptExceedsPoolError: it could not run even in an empty pool.
         """
-        if request_id in self.requests:
-            raise DuplicateIdError(f"request {request_id} exists already", request_id=request_id)
+        self._require_new(request_id)
         self._check_size(len(prompt_ids))
         arrival = self._clock() if arrival_s is None else arrival_s
         request = Request(
             request_id=request_id,
             conversation_id=conversation_id or request_id,
             token_ids=list(prompt_ids),
-            num_prompt_tokens=len(prompt_ids),
+            # Of a continued answer the ids so far are output: random numbers and penalties go on.
+            num_prompt_tokens=len(prompt_ids) if answer_start is None else answer_start,
             params=params,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
             arrival_s=arrival,
             output_index=output_index,
+            sibling=self.requests.get(sibling),
         )
-        self.requests[request_id] = request
-        self._answers[request_id] = Answer(
+        self._enrol(request, turn_start, answer_chars)
+        self.scheduler.add(request)
+        return request
+
+    def _enrol(self, request: Request, turn_start: int, answer_chars: int = 0) -> Answer:
+        self.requests[request.request_id] = request
+        answer = Answer(
             request=request,
-            stream=self._make_stream(params.stop),
+            stream=self._make_stream(request.params.stop),
             turn_start=turn_start,
+            num_given_tokens=request.num_tokens,
+            num_chars=answer_chars,
             fingerprint=self.limits.fingerprint,
             stop_ids=self.limits.eos_token_ids,
             context_length=self.limits.context_length,
-            times=Times(arrival),
+            times=Times(request.arrival_s),
         )
-        self.scheduler.add(request)
-        return request
+        self._answers[request.request_id] = answer
+        return answer
 
     def _check_size(self, num_prompt_tokens: int) -> None:
         context, pool = self.limits.context_length, self.pool
@@ -171,6 +192,62 @@ class EngineCore:
         self._finish(request, Ending(FinishReason.CANCELLED), "cancel")
         return True
 
+    def fork(self, request_id: str, child_id: str, conversation_id: str, seed: int | None) -> None:
+        """Splits a request: the child has its tokens, shares its blocks and goes on by itself.
+
+        ``seed`` None draws a new one, so that the two go different ways when they sample.
+
+        Raises:
+            UnknownIdError: there is no such request, or it has just ended.
+            DuplicateIdError: the child's id is in use.
+        """
+        self._require_new(child_id)
+        self._drain()
+        parent = self._require(request_id)
+        child = Request(
+            request_id=child_id,
+            conversation_id=conversation_id,
+            token_ids=list(parent.token_ids),
+            num_prompt_tokens=parent.num_prompt_tokens,
+            params=parent.params,
+            seed=secrets.randbits(64) if seed is None else seed,
+            arrival_s=self._clock(),
+            output_index=parent.output_index,
+        )
+        self._enrol(child, 0).inherit(self._answers[request_id])
+        self.scheduler.fork(parent, child)
+
+    def pause(self, request_id: str) -> None:
+        """The request computes no further until it is resumed.
+
+        Raises:
+            UnknownIdError: there is no such request.
+        """
+        request = self._require(request_id)
+        self.scheduler.pause(request)
+        self._report_notes()
+        self._events.append(RequestPaused(request_id, request.conversation_id))
+
+    def resume(self, request_id: str) -> None:
+        """A paused request goes on.
+
+        Raises:
+            UnknownIdError: there is no such request.
+        """
+        request = self._require(request_id)
+        self.scheduler.resume(request)
+        self._events.append(RequestResumed(request_id, request.conversation_id))
+
+    def _require(self, request_id: str) -> Request:
+        request = self.requests.get(request_id)
+        if request is None:
+            raise UnknownIdError(f"There is no request {request_id}.", request_id=request_id)
+        return request
+
+    def _require_new(self, request_id: str) -> None:
+        if request_id in self.requests:
+            raise DuplicateIdError(f"request {request_id} exists already", request_id=request_id)
+
     # --- steps ---
 
     @property
@@ -189,6 +266,11 @@ class EngineCore:
             self._commit(self._flights.popleft())
         return self.take_events()
 
+    def _drain(self) -> None:
+        """Commits all steps in flight."""
+        while self._flights:
+            self._commit(self._flights.popleft())
+
     def take_events(self) -> list[RequestEvent]:
         """Events that have not been returned yet (a cancellation makes some between two steps)."""
         events, self._events = self._events, []
@@ -202,9 +284,6 @@ class EngineCore:
             return False
         self.num_steps += 1
         now = self._clock()
-        for chunk in output.prefills:
-            times = self._answers[chunk.request.request_id].times
-            times.scheduled = times.scheduled or now
         try:
             handle = self._runner.submit(output)
         except Exception as error:
@@ -255,7 +334,7 @@ class EngineCore:
 
     def _account(self, request: Request, start: int, num: int, now: float, last: bool) -> None:
         answer = self._answers[request.request_id]
-        first_time = max(0, min(start + num, request.num_prompt_tokens) - start)
+        first_time = max(0, min(start + num, answer.num_given_tokens) - start)
         if request.num_preemptions:
             # Positions computed before the preemption are computed again.
             answer.recomputed_tokens += num if not last or num > 1 else 0
@@ -268,8 +347,8 @@ class EngineCore:
                 PrefillProgress(
                     request.request_id,
                     request.conversation_id,
-                    computed_tokens=min(start + num, request.num_prompt_tokens),
-                    prompt_tokens=request.num_prompt_tokens,
+                    computed_tokens=min(start + num, answer.num_given_tokens),
+                    prompt_tokens=answer.num_given_tokens,
                     cached_tokens=request.num_cached_tokens,
                 )
             )
@@ -313,6 +392,10 @@ class EngineCore:
 
     def _report_notes(self) -> None:
         notes = self.scheduler.take_notes()
+        for request in notes.admitted:
+            if request.phase is not Phase.FINISHED:
+                times = self._answers[request.request_id].times
+                times.scheduled = times.scheduled or self._clock()
         for request, freed in notes.preempted:
             self._runner.forget(request.request_id)
             self._events.append(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from engine.api.commands import BlockText, Command, CountTokens, Forecast
+from dataclasses import replace
+
+from engine.api.commands import BlockText, Command, CountTokens, EditCost, Forecast
 from engine.api.errors import InvalidValueError, NoModelError, NotSupportedYetError
-from engine.api.events import BlockTextReady, ForecastReady, Reply, TokensCounted
+from engine.api.events import BlockTextReady, EditCostReady, ForecastReady, Reply, TokensCounted
 from engine.api.params import SamplingParams
 from engine.model_loader import LoadedEngine
 from engine.request import Request
+
+_UNLIKELY = "\u2042"
+"""A character (asterism) to begin an edited message with: no ordinary text begins so."""
 
 
 def answer(engine: LoadedEngine | None, command: Command) -> Reply:
@@ -87,4 +92,35 @@ def _forecast(engine: LoadedEngine, command: Command) -> Reply:
     )
 
 
-_HANDLERS = {CountTokens: _count_tokens, BlockText: _block_text, Forecast: _forecast}
+def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
+    """What no longer matches once the message at the index reads differently."""
+    assert isinstance(command, EditCost)
+    messages, index = command.messages, command.index
+    if not 0 <= index < len(messages):
+        raise InvalidValueError(f"index = {index}: there are {len(messages)} messages", index=index)
+    before = engine.encoder.encode(messages).token_ids
+    edited = replace(messages[index], content=_UNLIKELY + messages[index].content, turn=None)
+    # Answers after the edited message no longer stand for ids that were fed after it.
+    rest = [replace(message, turn=None) for message in messages[index + 1 :]]
+    after = engine.encoder.encode([*messages[:index], edited, *rest]).token_ids
+    kept = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
+        min(len(before), len(after)),
+    )
+    core = engine.core
+    size, rate = core.pool.block_size, core.metrics.prefill_tokens_per_s
+    invalidated = len(before) - kept
+    return EditCostReady(
+        command.command_id,
+        invalidated_tokens=invalidated,
+        invalidated_blocks=-(-len(before) // size) - kept // size,
+        recompute_s=(len(before) - kept // size * size) / rate if rate else 0.0,
+    )
+
+
+_HANDLERS = {
+    CountTokens: _count_tokens,
+    BlockText: _block_text,
+    Forecast: _forecast,
+    EditCost: _edit_cost,
+}

@@ -34,7 +34,8 @@ class Request:
     no more publishing. ``num_in_flight``: steps submitted and not committed that name it.
     ``twin_hash``: the block that a twin is computing for it. ``admitted``: order of admission, -1
     before the first. ``release_cause``: its blocks go back, for this cause, at the commit of the
-    last step in flight.
+    last step in flight. ``paused``: computes nothing until it is resumed. ``sibling``: the first of
+    several answers to one prompt, whose blocks this one shares once the prompt is computed.
     """
 
     request_id: str
@@ -61,6 +62,8 @@ class Request:
     inherits_focus: bool = False
     admitted: int = -1
     release_cause: str = ""
+    paused: bool = False
+    sibling: Request | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -69,6 +72,12 @@ class Request:
     @property
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def knows_first_output(self) -> bool:
+        """The step that computed the end of the prompt has been committed."""
+        n = self.num_prompt_tokens
+        return len(self.token_ids) > n and self.token_ids[n] != PLACEHOLDER_TOKEN
 
     @property
     def num_uncomputed_tokens(self) -> int:

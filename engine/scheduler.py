@@ -56,11 +56,13 @@ class Scheduler:
         self._step = 0
         self._num_admitted = 0
         self._num_draining = 0
+        self._copies: list[tuple[int, int]] = []
         self.watermark_blocks = int(config.watermark * manager.pool.num_blocks)
 
     @property
     def has_work(self) -> bool:
-        return bool(self.waiting or self.running)
+        """Whether a request could compute: one that is not paused."""
+        return any(not r.paused for r in self.running) or any(not r.paused for r in self.waiting)
 
     def add(self, request: Request) -> None:
         """Queues a new request. The caller has checked that it can ever fit."""
@@ -74,11 +76,49 @@ class Scheduler:
         """Decides the next step. Blocks for its tokens are in the tables afterwards."""
         self._step += 1
         self.manager.pool.log.step = self._step
+        self._copies.clear()
         decodes = self._schedule_decodes()
         budget = self._prefill_budget(len(decodes))
         self._admit_waiting(budget)
         prefills = self._schedule_prefills(budget)
-        return SchedulerOutput(self._step, tuple(decodes), tuple(prefills))
+        return SchedulerOutput(self._step, tuple(decodes), tuple(prefills), tuple(self._copies))
+
+    # --- pausing and forking ---
+
+    def pause(self, request: Request) -> None:
+        """The request computes no further; it keeps its blocks while nobody needs them."""
+        if request.paused:
+            return
+        request.paused = True
+        self.manager.withdraw(request)
+        if request.phase in (Phase.WAITING, Phase.PREEMPTED):
+            self._wait(request, WaitReason.PAUSED)
+
+    def resume(self, request: Request) -> None:
+        """The request goes on where it was."""
+        if not request.paused:
+            return
+        request.paused = False
+        request.waits_for = WaitReason.NONE
+        if request.phase is Phase.PREFILL:
+            self.manager.renew_promise(request)
+
+    def fork(self, parent: Request, child: Request) -> None:
+        """Adds ``child``, a copy of ``parent`` that goes on by itself; no step may be in flight.
+
+        A decoding parent shares its blocks; otherwise, or if the batch is full, the child waits and
+        is served from the prefix cache.
+        """
+        assert parent.num_in_flight == 0, "a step that names the parent is in flight"
+        has_room = len(self.running) < self._config.max_running_requests
+        if parent.phase is Phase.DECODE and has_room:
+            self._start_fork(parent, child, parent.num_computed_tokens)
+        else:
+            self.waiting.append(child)
+
+    def _start_fork(self, parent: Request, child: Request, num_tokens: int) -> None:
+        self.manager.fork(parent, child, num_tokens)
+        self._enter(child, num_tokens, Phase.DECODE)
 
     # --- leaving ---
 
@@ -116,9 +156,12 @@ class Scheduler:
     def _schedule_decodes(self) -> list[ScheduledChunk]:
         scheduled: dict[str, ScheduledChunk] = {}
         for request in list(self.running):
-            if request.phase is not Phase.DECODE:
+            if request.phase is not Phase.DECODE or request.paused:
                 continue
             if self._make_slot(request, scheduled):
+                copy = self.manager.own_block(request)
+                if copy is not None:
+                    self._copies.append(copy)
                 scheduled[request.request_id] = ScheduledChunk(
                     request, request.num_computed_tokens, 1, samples=True
                 )
@@ -153,9 +196,10 @@ class Scheduler:
         if holders == [request]:
             return None
         latest_first = sorted(holders, key=lambda other: other.admitted, reverse=True)
+        paused = [other for other in latest_first if other.paused]
         unfocused = [other for other in latest_first if other.conversation_id != self.focus]
         exposed = [other for other in unfocused if not self._is_safe(other)]
-        for candidates in (exposed, unfocused, latest_first):
+        for candidates in (paused, exposed, unfocused, latest_first):
             if candidates:
                 return candidates[0]
         return None
@@ -196,18 +240,18 @@ class Scheduler:
             if blocked:
                 self._wait(request, blocked, short)
                 continue
-            if request.num_in_flight:
+            if request.num_in_flight or request.paused:
                 continue
             if len(self.running) >= self._config.max_running_requests:
                 blocked = WaitReason.BATCH_FULL
                 self._wait(request, blocked)
                 continue
-            if self.manager.twin_still_computing(request):
+            if self._joins_sibling(request) or self.manager.twin_still_computing(request):
                 continue
             # The reserve keeps running requests from preempting at once; alone there is none to
             # spare.
             reserve = self.watermark_blocks if self.running else 0
-            admission = self.manager.examine(request, reserve)
+            admission = self._examine(request, reserve)
             if admission.twin is not None:
                 self._wait_for_twin(request, admission.twin)
             elif admission.num_short:
@@ -216,16 +260,49 @@ class Scheduler:
             else:
                 self._admit(request, admission)
 
+    def _examine(self, request: Request, reserve: int) -> Admission:
+        """What admission takes; paused requests give up their blocks where it would not fit."""
+        admission = self.manager.examine(request, reserve)
+        while admission.num_short and admission.twin is None:
+            paused = [other for other in self.running if other.paused and other.block_table]
+            if not paused:
+                break
+            self._preempt(paused[-1])
+            admission = self.manager.examine(request, reserve)
+        return admission
+
+    def _joins_sibling(self, request: Request) -> bool:
+        """Another answer to a prompt that is being computed: waits for it, then shares its blocks.
+
+        The last token of the prompt is computed again, for its logits; that writes into the shared
+        last block, which copy-on-write turns into the answer's own.
+        """
+        first = request.sibling
+        if first is None:
+            return False
+        if first.phase is Phase.DECODE and first.knows_first_output and not first.paused:
+            request.sibling = None
+            self.waiting.remove(request)
+            self._start_fork(first, request, request.num_prompt_tokens - 1)
+            return True
+        if first.phase in (Phase.FINISHED, Phase.PREEMPTED) or first.paused:
+            request.sibling = None
+            return False
+        self._wait(request, WaitReason.TWIN, waits_on=first.request_id)
+        return True
+
     def _admit(self, request: Request, admission: Admission) -> None:
         self.waiting.remove(request)
         self.manager.admit(request, admission)
-        hits = len(admission.hits) * self.manager.block_size
+        self._enter(request, len(admission.hits) * self.manager.block_size, Phase.PREFILL)
+
+    def _enter(self, request: Request, num_cached: int, phase: Phase) -> None:
         if request.admitted < 0:
-            request.num_cached_tokens = hits
-            self._metrics.total_cached_tokens += hits
+            request.num_cached_tokens = num_cached
+            self._metrics.total_cached_tokens += num_cached
         request.admitted = self._num_admitted
         self._num_admitted += 1
-        request.phase = Phase.PREFILL
+        request.phase = phase
         request.tokens_since_admission = 0
         request.inherits_focus = False
         request.waits_for, request.blocks_short, request.waits_on = WaitReason.NONE, 0, ""
@@ -246,7 +323,7 @@ class Scheduler:
         self._notes.waiting_changed.append(request)
 
     def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
-        pending = [request for request in self.running if request.phase is Phase.PREFILL]
+        pending = [r for r in self.running if r.phase is Phase.PREFILL and not r.paused]
         pending.sort(key=lambda request: (not self._is_urgent(request), request.admitted))
         chunks: list[ScheduledChunk] = []
         while pending and budget > 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from engine.api.client import QueueClient
-from engine.api.commands import Submit
+from engine.api.commands import Continue, Fork, Submit
 from engine.api.errors import (
     DuplicateIdError,
     EmptyMessageError,
@@ -34,7 +34,7 @@ class _Held:
     """A request that came while a model was loading."""
 
     client: QueueClient
-    command: Submit
+    command: Submit | Continue
     arrival_s: float
 
 
@@ -45,10 +45,10 @@ class Submissions:
         self._client_of: dict[str, QueueClient] = {}
         self._held: list[_Held] = []
 
-    def hold(self, client: QueueClient, command: Submit, now_s: float) -> None:
+    def hold(self, client: QueueClient, command: Submit | Continue, now_s: float) -> None:
         """Keeps a request until the model is there."""
         self._held.append(_Held(client, command, now_s))
-        for request_id in command.request_ids:
+        for request_id in ids_of(command):
             client.post(RequestWaiting(request_id, command.conversation_id, WaitReason.LOADING))
 
     def release_held(self, engine: LoadedEngine) -> None:
@@ -64,14 +64,18 @@ class Submissions:
             _refuse(item.client, item.command, error)
 
     def submit(
-        self, engine: LoadedEngine | None, client: QueueClient, command: Submit, now_s: float
+        self,
+        engine: LoadedEngine | None,
+        client: QueueClient,
+        command: Submit | Continue,
+        now_s: float,
     ) -> None:
         """Encodes the prompt and queues one request for each answer wanted.
 
         Raises:
             DuplicateIdError: a request id is in use; the request that has it goes on.
         """
-        for request_id in command.request_ids:
+        for request_id in ids_of(command):
             if request_id in self._client_of:
                 raise DuplicateIdError(f"request {request_id} exists already")
         try:
@@ -84,14 +88,16 @@ class Submissions:
             _refuse(client, command, unexpected(error).info())
 
     def _add(
-        self, engine: LoadedEngine, client: QueueClient, command: Submit, now_s: float
+        self, engine: LoadedEngine, client: QueueClient, command: Submit | Continue, now_s: float
     ) -> None:
+        continues = isinstance(command, Continue)
         last = command.messages[-1] if command.messages else None
-        if last is None or last.role != "user" or not last.content.strip():
+        if last is None or (not continues and not last.content.strip()):
             raise EmptyMessageError("There is nothing to answer: the last message is empty.")
-        prompt = engine.encoder.encode(command.messages)
+        prompt = engine.encoder.encode(command.messages, continue_answer=continues)
         seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
-        for index, request_id in enumerate(command.request_ids):
+        request_ids = ids_of(command)
+        for index, request_id in enumerate(request_ids):
             params = replace(command.params, seed=answer_seed(seed, index))
             request = engine.core.add_request(
                 request_id,
@@ -99,7 +105,10 @@ class Submissions:
                 params,
                 conversation_id=command.conversation_id,
                 turn_start=prompt.turn_start,
+                answer_start=prompt.answer_start if continues else None,
+                answer_chars=prompt.answer_chars,
                 output_index=index,
+                sibling=request_ids[0] if index else "",
                 arrival_s=now_s,
             )
             self._client_of[request_id] = client
@@ -107,19 +116,35 @@ class Submissions:
                 RequestQueued(
                     request_id,
                     command.conversation_id,
-                    prompt_tokens=request.num_prompt_tokens,
+                    prompt_tokens=request.num_tokens,
                     reencoded_tokens=prompt.reencoded_tokens,
                     params=params,
                 )
             )
 
+    def fork(self, engine: LoadedEngine, client: QueueClient, command: Fork) -> None:
+        """Splits a running request; the child's events go to the client that asked.
+
+        Raises:
+            UnknownIdError: there is no such request.
+            DuplicateIdError: the child's id is in use.
+        """
+        engine.core.fork(
+            command.request_id,
+            command.new_request_id,
+            command.new_conversation_id,
+            command.seed,
+        )
+        self._client_of[command.new_request_id] = client
+        self.post(engine.core.take_events())
+
     def cancel(self, engine: LoadedEngine | None, request_id: str) -> None:
         """Ends a request wherever it is; unknown ids are ignored."""
         for item in self._held:
-            if request_id in item.command.request_ids:
+            if request_id in ids_of(item.command):
                 self._held.remove(item)
                 item.client.post(_unstarted(item.command, request_id, FinishReason.CANCELLED))
-                rest = tuple(other for other in item.command.request_ids if other != request_id)
+                rest = tuple(other for other in ids_of(item.command) if other != request_id)
                 if rest:
                     self._held.append(replace(item, command=_with_ids(item.command, rest)))
                 return
@@ -144,6 +169,11 @@ class Submissions:
                 del self._client_of[event.request_id]
 
 
+def ids_of(command: Submit | Continue) -> tuple[str, ...]:
+    """The requests that a command makes."""
+    return (command.request_id,) if isinstance(command, Continue) else command.request_ids
+
+
 def answer_seed(seed: int, index: int) -> int:
     """The seed of answer ``index`` of several: the first keeps the request's own, so that one
     answer
@@ -154,12 +184,15 @@ def answer_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest[:8], "little")
 
 
-def _with_ids(command: Submit, request_ids: tuple[str, ...]) -> Submit:
-    return replace(command, request_ids=request_ids)
+def _with_ids(command: Submit | Continue, request_ids: tuple[str, ...]) -> Submit | Continue:
+    return command if isinstance(command, Continue) else replace(command, request_ids=request_ids)
 
 
 def _unstarted(
-    command: Submit, request_id: str, reason: FinishReason, error: ErrorInfo | None = None
+    command: Submit | Continue,
+    request_id: str,
+    reason: FinishReason,
+    error: ErrorInfo | None = None,
 ) -> RequestFinished:
     params: SamplingParams = command.params
     return RequestFinished(
@@ -174,6 +207,6 @@ def _unstarted(
     )
 
 
-def _refuse(client: QueueClient, command: Submit, error: ErrorInfo) -> None:
-    for request_id in command.request_ids:
+def _refuse(client: QueueClient, command: Submit | Continue, error: ErrorInfo) -> None:
+    for request_id in ids_of(command):
         client.post(_unstarted(command, request_id, FinishReason.ERROR, error))

@@ -12,8 +12,13 @@ from engine.api.client import QueueClient
 from engine.api.commands import (
     Cancel,
     Command,
+    Continue,
+    Fork,
     LoadModel,
+    Pause,
     PauseEngine,
+    Pin,
+    Resume,
     ResumeEngine,
     SetFocus,
     SetRate,
@@ -22,9 +27,16 @@ from engine.api.commands import (
     Submit,
     SubscribePool,
     UnloadModel,
+    Unpin,
     UnsubscribePool,
 )
-from engine.api.errors import EngineError, ErrorInfo, InvalidValueError, unexpected
+from engine.api.errors import (
+    EngineError,
+    ErrorInfo,
+    InvalidValueError,
+    NoModelError,
+    unexpected,
+)
 from engine.api.events import (
     CommandFailed,
     EngineStatus,
@@ -72,7 +84,13 @@ class Worker:
             LoadModel: self._load_model,
             UnloadModel: self._unload_model,
             Submit: self._submit,
+            Continue: self._submit,
             Cancel: self._cancel,
+            Fork: self._fork,
+            Pause: self._pause_request,
+            Pin: self._pin,
+            Unpin: self._unpin,
+            Resume: self._resume_request,
             SetFocus: self._set_focus,
             PauseEngine: self._pause,
             ResumeEngine: self._resume,
@@ -221,7 +239,7 @@ class Worker:
     # --- requests ---
 
     def _submit(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Submit)
+        assert isinstance(command, Submit | Continue)
         now = time.perf_counter()
         if self._engine is None and self._loader is not None:
             self._submissions.hold(client, command, now)
@@ -232,6 +250,38 @@ class Worker:
         assert isinstance(command, Cancel)
         self._submissions.cancel(self._engine, command.request_id)
         self._checked = False
+
+    def _fork(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, Fork)
+        self._submissions.fork(self._loaded(), client, command)
+
+    def _pause_request(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, Pause)
+        core = self._loaded().core
+        core.pause(command.request_id)
+        self._submissions.post(core.take_events())
+
+    def _resume_request(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, Resume)
+        core = self._loaded().core
+        core.resume(command.request_id)
+        self._submissions.post(core.take_events())
+
+    def _pin(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, Pin)
+        engine = self._loaded()
+        engine.core.pins.pin(
+            command.conversation_id, engine.encoder.encode(command.messages).token_ids
+        )
+
+    def _unpin(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, Unpin)
+        self._loaded().core.pins.unpin(command.conversation_id)
+
+    def _loaded(self) -> LoadedEngine:
+        if self._engine is None:
+            raise NoModelError("No model is loaded.")
+        return self._engine
 
     def _set_focus(self, client: QueueClient, command: Command) -> None:
         assert isinstance(command, SetFocus)

@@ -13,7 +13,9 @@ from engine.api.events import Event
 from engine.api.snapshot import Snapshot
 
 ENGINE_THREAD_NAME = "quire-engine"
-CAPABILITIES = frozenset({"snapshots", "block_events", "models"})
+CAPABILITIES = frozenset(
+    {"snapshots", "block_events", "models", "fork", "pause", "continue", "pins"}
+)
 
 
 class EngineClient(Protocol):

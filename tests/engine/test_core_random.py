@@ -3,9 +3,11 @@ at all.
 """
 
 import random
+from contextlib import suppress
 
 import pytest
 
+from engine.api.errors import UnknownIdError
 from engine.api.events import FinishReason
 from tests.helpers.engine_cases import CheckedEngine
 from tests.helpers.hash_runner import reference_output
@@ -36,9 +38,20 @@ class Storm:
         fresh = [self.random.randrange(900) for _ in range(self.random.randint(1, 25))]
         ids = history[:cut] + fresh
         wanted = self.random.randint(1, 30)
-        if self.engine.core.manager.can_ever_fit(len(ids)):
-            self.engine.add(name, ids, max_tokens=wanted)
-            self.prompts[name] = (ids, wanted)
+        if not self.engine.core.manager.can_ever_fit(len(ids)):
+            return
+        self.engine.add(name, ids, max_tokens=wanted)
+        self.prompts[name] = (ids, wanted)
+        for index in range(self.random.choice([0, 0, 0, 1, 3])):
+            self.engine.add(f"{name}.{index}", ids, max_tokens=wanted, sibling=name)
+            self.prompts[f"{name}.{index}"] = (ids, wanted)
+
+    def fork(self, parent: str) -> None:
+        child = f"{parent}+{len(self.prompts)}"
+        # With a step in flight the parent may turn out to have ended.
+        with suppress(UnknownIdError):
+            self.engine.core.fork(parent, child, child, seed=None)
+            self.prompts[child] = self.prompts[parent]
 
     def act(self) -> None:
         roll = self.random.random()
@@ -49,6 +62,12 @@ class Storm:
             self.engine.cancel(self.random.choice(live))
         elif roll < 0.18 and live:
             self.engine.core.scheduler.focus = self.random.choice([*live, ""])
+        elif roll < 0.20 and live:
+            self.engine.core.pause(self.random.choice(live))
+        elif roll < 0.25 and live:
+            self.engine.core.resume(self.random.choice(live))
+        elif roll < 0.28 and live:
+            self.fork(self.random.choice(live))
         before = len(self.engine.events)
         self.engine.step()
         for event in self.engine.events[before:]:
@@ -59,9 +78,13 @@ class Storm:
     def verify(self) -> None:
         for name, (ids, wanted) in self.prompts.items():
             output, done = self.engine.output(name), self.engine.finished(name)
-            assert output == reference_output(ids, wanted)[: len(output)]
+            expected = reference_output(ids, wanted)
+            # A fork is told only what it says itself; its turn holds all of it.
+            answer = list(done.turn.output_ids)
+            assert answer == expected[: len(answer)]
+            assert output == answer[len(answer) - len(output) :]
             if done.reason is FinishReason.LENGTH and done.limit == "max_tokens":
-                assert len(output) == wanted
+                assert len(answer) == wanted
         self.engine.fold.rewind()
         pool = self.engine.core.pool
         assert pool.num_used == 0
@@ -74,5 +97,7 @@ def test_random_conversations(seed, lag):
     storm = Storm(seed, lag)
     for _ in range(250):
         storm.act()
+    for name in list(storm.engine.core.requests):
+        storm.engine.core.resume(name)
     storm.engine.run()
     storm.verify()

@@ -43,14 +43,21 @@ class CharTokenizer:
 class _Prompt:
     def __init__(self, token_ids: list[int], turn_start: int) -> None:
         self.token_ids, self.turn_start, self.reencoded_tokens = token_ids, turn_start, 0
+        self.answer_start, self.answer_chars = len(token_ids), 0
 
 
 class CharEncoder:
     """The contents of the messages, one after another; answered turns by their ids."""
 
-    def encode(self, messages: Sequence[ChatMessage]) -> _Prompt:
+    def encode(self, messages: Sequence[ChatMessage], *, continue_answer: bool = False) -> _Prompt:
         ids: list[int] = []
         start = 0
+        if continue_answer:
+            turn = messages[-1].turn
+            assert turn is not None
+            prompt = _Prompt([*turn.prompt_ids, *turn.output_ids], 0)
+            prompt.answer_start, prompt.answer_chars = len(turn.prompt_ids), turn.covered_chars
+            return prompt
         for message in messages:
             if message.turn is not None:
                 ids = [*ids[:start], *message.turn.prompt_ids, *message.turn.output_ids]

@@ -1,0 +1,34 @@
+"""Pinned prefixes: blocks that stay in the pool although nobody uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.block_manager import BlockManager
+
+
+class Pins:
+    """Which blocks each conversation has pinned. A pin holds one reference."""
+
+    def __init__(self, manager: BlockManager) -> None:
+        self._manager = manager
+        self._blocks: dict[str, list[int]] = {}
+
+    def pin(self, conversation_id: str, token_ids: Sequence[int]) -> int:
+        """Pins the blocks that hold the longest known prefix of these tokens; replaces earlier pins.
+
+        Returns how many blocks are pinned now. What is not in the pool yet cannot be pinned.
+        """
+        found = self._manager.known_prefix(token_ids)
+        pool = self._manager.pool
+        for block_id in found:
+            pool.pin(block_id, conversation_id)
+        # Only now, so that a block of both never falls out of the cache in between.
+        self.unpin(conversation_id)
+        self._blocks[conversation_id] = found
+        return len(found)
+
+    def unpin(self, conversation_id: str) -> None:
+        """Lets the blocks of a conversation go; nothing happens if it has none."""
+        for block_id in reversed(self._blocks.pop(conversation_id, [])):
+            self._manager.pool.unpin(block_id, conversation_id)
