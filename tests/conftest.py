@@ -1,7 +1,11 @@
-"""What holds for every test: no display needed, no Qt warning, no thread left behind."""
+"""What holds for every test: no display needed, no thread and no timer left behind.
+
+Warnings of Python and of Qt fail a test too: see pyproject.toml.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -9,6 +13,8 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer
 
 # Before anything imports Qt. Somebody who wants to see the windows sets it to xcb or windows.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -40,3 +46,27 @@ def _no_leaked_threads() -> Iterator[None]:
     while (leaked := _leaked(before)) and time.monotonic() < deadline:
         leaked[0].join(0.05)
     assert not leaked, f"threads left running: {[thread.name for thread in leaked]}"
+
+
+def _active_timers() -> list[QTimer]:
+    # type(), not isinstance: that would wake lazy objects of other libraries, which then warn.
+    return [
+        value
+        for value in gc.get_objects()
+        if issubclass(type(value), QTimer) and shiboken6.isValid(value) and value.isActive()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_timers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a window test whose timers go on ticking when everything of it has been closed."""
+    if "qtbot" not in request.fixturenames:
+        yield
+        return
+    before = _active_timers()
+    yield
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    leaked = [timer for timer in _active_timers() if timer not in before]
+    assert not leaked, (
+        f"timers left ticking: {[(timer.parent(), timer.interval()) for timer in leaked]}"
+    )
