@@ -49,6 +49,7 @@ def action_specs() -> list[ActionSpec]:
         ActionSpec("previous_tab", tr("Previous tab"), ("Ctrl+Shift+Tab", "Ctrl+PgUp")),
         ActionSpec("toggle_sidebar", tr("Side bar"), ("Ctrl+B",), "sidebar", True),
         ActionSpec("toggle_cache_panel", tr("Cache panel"), ("Ctrl+Shift+P",), "panel", True),
+        ActionSpec("panel_below", tr("Cache panel below"), (), "", True),
         ActionSpec("theme_system", tr("Like the system"), (), "", True, "theme"),
         ActionSpec("theme_light", tr("Light"), (), "sun", True, "theme"),
         ActionSpec("theme_dark", tr("Dark"), (), "moon", True, "theme"),
@@ -87,7 +88,7 @@ def menu_specs() -> list[MenuSpec]:
         MenuSpec(
             tr("&View"),
             (
-                *("toggle_sidebar", "toggle_cache_panel", SEPARATOR),
+                *("toggle_sidebar", "toggle_cache_panel", "panel_below", SEPARATOR),
                 *("next_tab", "previous_tab", "focus_composer", "focus_transcript"),
                 *(SEPARATOR, themes, languages),
             ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QPaintEvent
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QSplitter
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QSplitter, QWidget
 
 from app import assets, highlight
 from app.actions import Actions
@@ -26,6 +26,7 @@ from app.widgets.status_strip import StatusStrip
 from app.widgets.tab_area import TabArea
 
 PANEL_WIDTH = 380
+_RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _START_SIZE = QSize(1320, 860)
 
 
@@ -92,13 +93,17 @@ class MainWindow(QMainWindow):
         self.panel_dock = QDockWidget(tr("Cache panel"), self)
         self.panel_dock.setObjectName("cache_panel_dock")
         self.panel_dock.setWidget(self.cache_panel)
-        self.panel_dock.setMinimumWidth(PANEL_WIDTH)
-        self.panel_dock.setAllowedAreas(
-            Qt.DockWidgetArea.RightDockWidgetArea | Qt.DockWidgetArea.BottomDockWidgetArea
-        )
-        self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.panel_dock)
-        self.resizeDocks([self.panel_dock], [PANEL_WIDTH + 20], Qt.Orientation.Horizontal)
+        # The panel has a heading of its own, and the registry's actions show, hide and move it.
+        self.panel_dock.setTitleBarWidget(QWidget())
+        self._place_panel(_RIGHT)
         self.setMinimumSize(720, 480)
+
+    def _place_panel(self, area: Qt.DockWidgetArea) -> None:
+        self.addDockWidget(area, self.panel_dock)
+        is_right = area == _RIGHT
+        self.panel_dock.setMinimumWidth(PANEL_WIDTH if is_right else 0)
+        direction = Qt.Orientation.Horizontal if is_right else Qt.Orientation.Vertical
+        self.resizeDocks([self.panel_dock], [PANEL_WIDTH + 20], direction)
 
     def _connect(self) -> None:
         self.side_bar.conversation_chosen.connect(self.show_conversation)
@@ -129,6 +134,7 @@ class MainWindow(QMainWindow):
                 "previous_tab": lambda: area.step(-1),
                 "toggle_sidebar": self._toggle_side_bar,
                 "toggle_cache_panel": self._toggle_cache_panel,
+                "panel_below": self._toggle_panel_below,
                 "theme_system": lambda: self._set_theme("system"),
                 "theme_light": lambda: self._set_theme(LIGHT),
                 "theme_dark": lambda: self._set_theme(DARK),
@@ -170,6 +176,8 @@ class MainWindow(QMainWindow):
     def _check_toggles(self) -> None:
         self.actions_registry["toggle_sidebar"].setChecked(not self.side_bar.isHidden())
         self.actions_registry["toggle_cache_panel"].setChecked(not self.panel_dock.isHidden())
+        is_below = self.dockWidgetArea(self.panel_dock) != _RIGHT
+        self.actions_registry["panel_below"].setChecked(is_below)
 
     def _mark_current(self) -> None:
         self.side_bar.set_current(self.tab_area.tabs.current_id())
@@ -201,6 +209,11 @@ class MainWindow(QMainWindow):
     def _toggle_cache_panel(self) -> None:
         self.panel_dock.setVisible(self.panel_dock.isHidden())
         self._session.change_settings(cache_panel_visible=not self.panel_dock.isHidden())
+
+    def _toggle_panel_below(self) -> None:
+        is_right = self.dockWidgetArea(self.panel_dock) == _RIGHT
+        self._place_panel(Qt.DockWidgetArea.BottomDockWidgetArea if is_right else _RIGHT)
+        self._check_toggles()
 
     def _set_theme(self, mode: str) -> None:
         self.themes.set_mode(mode)

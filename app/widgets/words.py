@@ -138,6 +138,8 @@ def model_words(state: ModelState) -> str:
         return stage_words(state)
     if state.status is ModelStatus.STARTING:
         return tr("Starting the engine")
+    if state.error is not None and state.error.code == "starter_model_missing":
+        return tr("No model yet")
     if state.status is ModelStatus.FAILED:
         return tr("The model could not be loaded")
     return tr("No model loaded")

@@ -10,6 +10,7 @@ from app.widgets.transcript.documents import DocumentFactory
 
 USER_PAD_X, USER_PAD_Y = 14.0, 9.0
 FOOTER_HEIGHT = 30.0
+USER_FOOTER_HEIGHT = 26.0
 USER_SHARE = 0.82
 _PLAIN_LINES = 40
 _PLAIN_CHARS = 4000
@@ -54,6 +55,11 @@ class MessageItem:
     @property
     def body_top(self) -> float:
         return USER_PAD_Y if self.view.is_user else 0.0
+
+    @property
+    def footer_height(self) -> float:
+        """Height of the line of figures and buttons below the message."""
+        return USER_FOOTER_HEIGHT if self.view.is_user else FOOTER_HEIGHT
 
     def append(self, text: str) -> None:
         """Adds streamed text; ``sync`` makes it visible."""
@@ -111,7 +117,7 @@ class MessageItem:
             # Not even parsed: one guess for the whole text.
             guess = BlockBox(Block(PLAIN, html=self._text), None)
             guess.estimate(inner, factory)
-            self.height = self.body_top * 2 + guess.height + FOOTER_HEIGHT
+            self.height = self.body_top * 2 + guess.height + self.footer_height
             return
         for box in self.boxes:
             box.estimate(inner, factory)
@@ -124,7 +130,7 @@ class MessageItem:
             y += box.gap
             box.y = y
             y += box.height
-        self.height = y + self.body_top + FOOTER_HEIGHT
+        self.height = y + self.body_top + self.footer_height
 
     def lay_out(self, width: float, top: float, bottom: float, factory: DocumentFactory) -> bool:
         """Lays out the boxes between ``top`` and ``bottom`` (from the message's top).

@@ -17,7 +17,7 @@ from app import theme as themes
 from app.markdown import CODE, RULE
 from app.theme import Theme
 from app.widgets.transcript.boxes import CODE_HEADER, CODE_PADDING, INDENT, QUOTE, BlockBox
-from app.widgets.transcript.message import FOOTER_HEIGHT, MessageItem
+from app.widgets.transcript.message import MessageItem
 from app.widgets.transcript.page import Page
 from app.widgets.transcript.selection import Selection, cursor_for
 
@@ -62,7 +62,7 @@ class TranscriptPainter:
 
     def _draw_bubble(self, painter: QPainter, page: Page, item: MessageItem) -> None:
         right = page.left + page.column
-        height = item.height - FOOTER_HEIGHT
+        height = item.height - item.footer_height
         rect = QRectF(right - item.bubble_width, item.top, item.bubble_width, height)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.theme.color("raised"))
@@ -156,8 +156,8 @@ class TranscriptPainter:
 
 def footer_rect(page: Page, item: MessageItem) -> QRectF:
     """The line of figures and buttons below a message."""
-    top = item.top + item.height - FOOTER_HEIGHT
-    return QRectF(page.left, top, page.column, FOOTER_HEIGHT)
+    top = item.top + item.height - item.footer_height
+    return QRectF(page.left, top, page.column, item.footer_height)
 
 
 def code_rect(box: BlockBox, place: QPointF) -> QRectF:
