@@ -17,13 +17,8 @@ from engine.answer import Answer, Ending, TextStream, Times
 from engine.api.errors import (
     DuplicateIdError,
     EngineError,
-    ErrorInfo,
     InternalError,
-    OutOfMemoryError,
-    PromptExceedsPoolError,
-    PromptTooLongError,
     UnknownIdError,
-    unexpected,
 )
 from engine.api.events import (
     FinishReason,
@@ -38,21 +33,12 @@ from engine.api.params import EngineConfig, SamplingParams
 from engine.block_manager import BlockManager
 from engine.block_pool import BlockPool
 from engine.event_log import PoolEventLog
+from engine.limits import ModelLimits, check_prompt_size, describe_failure
 from engine.metrics import EngineMetrics
 from engine.pins import Pins
 from engine.request import PLACEHOLDER_TOKEN, Phase, Request
 from engine.scheduler import Scheduler
 from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput, StepHandle
-
-
-@dataclass(frozen=True, slots=True)
-class ModelLimits:
-    """What the core needs to know of the model. ``root``: see ``block_hash.root_hash``."""
-
-    context_length: int
-    eos_token_ids: frozenset[int]
-    root: bytes
-    fingerprint: str = ""
 
 
 @dataclass(slots=True)
@@ -129,7 +115,7 @@ class EngineCore:
             PromptExceedsPoolError: it could not run even in an empty pool.
         """
         self._require_new(request_id)
-        self._check_size(len(prompt_ids))
+        check_prompt_size(len(prompt_ids), self.limits, self.manager)
         arrival = self._clock() if arrival_s is None else arrival_s
         request = Request(
             request_id=request_id,
@@ -162,27 +148,6 @@ class EngineCore:
         )
         self._answers[request.request_id] = answer
         return answer
-
-    def _check_size(self, num_prompt_tokens: int) -> None:
-        context, pool = self.limits.context_length, self.pool
-        if num_prompt_tokens == 0:
-            raise InternalError("an empty prompt reached the engine")
-        if num_prompt_tokens >= context:
-            raise PromptTooLongError(
-                f"The prompt has {num_prompt_tokens} tokens, but the model's context is {context} "
-                f"and the answer needs at least one.",
-                prompt_tokens=num_prompt_tokens,
-                context_length=context,
-            )
-        if not self.manager.can_ever_fit(num_prompt_tokens):
-            usable = (pool.num_blocks - pool.num_pinned) * pool.block_size
-            raise PromptExceedsPoolError(
-                f"The prompt has {num_prompt_tokens} tokens, but the cache holds only {usable} "
-                f"({pool.num_blocks} blocks of {pool.block_size}, {pool.num_pinned} pinned).",
-                prompt_tokens=num_prompt_tokens,
-                pool_tokens=usable,
-                pinned_blocks=pool.num_pinned,
-            )
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request in any phase. False if there is none of this id."""
@@ -385,7 +350,7 @@ class EngineCore:
 
     def _fail_step(self, output: SchedulerOutput, error: Exception) -> None:
         """The step's KV is worthless: its requests end, none of its blocks is published."""
-        info = _describe(error)
+        info = describe_failure(error)
         for chunk in (*output.decodes, *output.prefills):
             if chunk.request.phase is not Phase.FINISHED:
                 self._finish(chunk.request, Ending(FinishReason.ERROR, error=info), "error")
@@ -431,11 +396,3 @@ class EngineCore:
     def violations(self) -> list[str]:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
         return self.pool.violations(self.live_tables().values())
-
-
-def _describe(error: Exception) -> ErrorInfo:
-    if isinstance(error, EngineError):
-        return error.info()
-    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        return OutOfMemoryError(f"Memory ran out while computing a step: {error}").info()
-    return unexpected(error).info()

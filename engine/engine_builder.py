@@ -11,8 +11,9 @@ from engine.api.events import ModelInfo
 from engine.api.params import EngineConfig, SamplingParams
 from engine.block_hash import root_hash
 from engine.chat_encoder import ChatEncoder
-from engine.core import EngineCore, ModelLimits
+from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
+from engine.limits import ModelLimits
 from engine.loading.model_folder import LoadedFiles, open_model
 from engine.loading.progress import Cancelled, Progress, check_cancelled
 from engine.memory import host_num_blocks

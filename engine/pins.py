@@ -15,7 +15,8 @@ class Pins:
         self._blocks: dict[str, list[int]] = {}
 
     def pin(self, conversation_id: str, token_ids: Sequence[int]) -> int:
-        """Pins the blocks that hold the longest known prefix of these tokens; replaces earlier pins.
+        """Pins the blocks that hold the longest known prefix of these tokens; replaces earlier
+        pins.
 
         Returns how many blocks are pinned now. What is not in the pool yet cannot be pinned.
         """

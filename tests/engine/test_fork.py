@@ -1,4 +1,7 @@
-"""Several answers, forks, pauses and continued answers: shared blocks, copy-on-write, nothing lost."""
+"""Several answers, forks, pauses and continued answers.
+
+Shared blocks, copy-on-write, nothing lost.
+"""
 
 import pytest
 

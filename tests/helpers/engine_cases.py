@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from engine.api.events import RequestEvent, RequestFinished, TokensGenerated
 from engine.api.params import EngineConfig, SamplingParams
 from engine.block_hash import root_hash
-from engine.core import EngineCore, ModelLimits
+from engine.core import EngineCore
+from engine.limits import ModelLimits
 from tests.helpers.hash_runner import HashRunner
 from tests.helpers.pool_fold import PoolFold
 

@@ -1,0 +1,63 @@
+"""What a model and a pool allow, and how a step that failed is told. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.api.errors import (
+    EngineError,
+    ErrorInfo,
+    InternalError,
+    OutOfMemoryError,
+    PromptExceedsPoolError,
+    PromptTooLongError,
+    unexpected,
+)
+from engine.block_manager import BlockManager
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """What the core needs to know of the model. ``root``: see ``block_hash.root_hash``."""
+
+    context_length: int
+    eos_token_ids: frozenset[int]
+    root: bytes
+    fingerprint: str = ""
+
+
+def check_prompt_size(num_tokens: int, limits: ModelLimits, manager: BlockManager) -> None:
+    """Refuses a prompt that can never be answered.
+
+    Raises:
+        PromptTooLongError: no room for an output token within the model's context.
+        PromptExceedsPoolError: it could not run even in an empty pool.
+    """
+    context, pool = limits.context_length, manager.pool
+    if num_tokens == 0:
+        raise InternalError("an empty prompt reached the engine")
+    if num_tokens >= context:
+        raise PromptTooLongError(
+            f"The prompt has {num_tokens} tokens, but the model's context is {context} "
+            f"and the answer needs at least one.",
+            prompt_tokens=num_tokens,
+            context_length=context,
+        )
+    if not manager.can_ever_fit(num_tokens):
+        usable = (pool.num_blocks - pool.num_pinned) * pool.block_size
+        raise PromptExceedsPoolError(
+            f"The prompt has {num_tokens} tokens, but the cache holds only {usable} "
+            f"({pool.num_blocks} blocks of {pool.block_size}, {pool.num_pinned} pinned).",
+            prompt_tokens=num_tokens,
+            pool_tokens=usable,
+            pinned_blocks=pool.num_pinned,
+        )
+
+
+def describe_failure(error: Exception) -> ErrorInfo:
+    """The failure of a step in words for the user."""
+    if isinstance(error, EngineError):
+        return error.info()
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return OutOfMemoryError(f"Memory ran out while computing a step: {error}").info()
+    return unexpected(error).info()
