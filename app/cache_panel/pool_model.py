@@ -30,7 +30,8 @@ class PoolModel:
 
     Columns are numpy arrays with one entry a block: ``state`` (codes of ``engine.api.snapshot``),
     ``ref_count``, ``pins``, ``owner`` (index into ``owners`` or -1), ``fill`` (tokens),
-    ``last_step`` (of the commit, once events tell) and ``block_hash`` (0 for none). Only this class writes to them.
+    ``last_step`` (of the commit, once events tell) and ``block_hash`` (0 for none). Only this
+    class writes to them.
 
     ``inconsistency`` says in words what did not fit: a gap in ``seq``, or an event whose ``before``
     is not what the model holds. From then on the model does not change: start from a new snapshot.
