@@ -1,0 +1,108 @@
+"""The registry: unique ids and shortcuts, everything reachable, everything listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from app.actions import SEPARATOR, Actions, MenuSpec, action_specs, menu_specs, tool_tip
+from app.theme import ThemeManager
+from app.widgets.dialogs import ShortcutsDialog
+from PySide6.QtWidgets import QLabel, QMenuBar, QWidget
+
+REQUIRED = {
+    *("new_tab", "close_tab", "reopen_tab", "rename", "fork", "stop", "send", "quit"),
+    *("toggle_cache_panel", "toggle_sidebar", "next_tab", "previous_tab", "focus_composer"),
+    *("theme_system", "theme_light", "theme_dark", "shortcuts", "system_prompt"),
+}
+
+
+def ids_in(menus: list[MenuSpec]) -> list[str]:
+    found: list[str] = []
+    for menu in menus:
+        for entry in menu.entries:
+            if isinstance(entry, MenuSpec):
+                found += ids_in([entry])
+            elif entry != SEPARATOR:
+                found.append(entry)
+    return found
+
+
+@pytest.fixture
+def actions(qtbot) -> Iterator[Actions]:
+    window = QWidget()
+    qtbot.addWidget(window)
+    yield Actions(window, ThemeManager("light"))
+    del window
+
+
+def test_ids_are_unique_and_complete() -> None:
+    ids = [spec.action_id for spec in action_specs()]
+    assert len(ids) == len(set(ids))
+    assert set(ids) >= REQUIRED
+
+
+def test_no_shortcut_is_given_twice() -> None:
+    keys = [key for spec in action_specs() for key in spec.shortcuts]
+    assert len(keys) == len(set(keys))
+
+
+def test_no_action_that_takes_something_away_has_a_single_key() -> None:
+    for spec in action_specs():
+        if spec.action_id in ("close_tab", "quit"):
+            assert all("+" in key for key in spec.shortcuts)
+
+
+def test_every_action_is_in_a_menu_once() -> None:
+    in_menus = ids_in(menu_specs())
+    assert sorted(in_menus) == sorted(spec.action_id for spec in action_specs())
+
+
+def test_menus_are_built(actions: Actions, qtbot) -> None:
+    bar = QMenuBar()
+    qtbot.addWidget(bar)
+    actions.fill(bar)
+    assert len(bar.actions()) == len(menu_specs())
+
+
+def test_an_action_without_a_slot_is_refused(actions: Actions) -> None:
+    with pytest.raises(ValueError, match="new_tab"):
+        actions.connect_all({"quit": lambda: None})
+
+
+def test_a_slot_for_no_action_is_refused(actions: Actions) -> None:
+    slots = {action.objectName(): lambda: None for action in actions}
+    with pytest.raises(KeyError):
+        actions.connect_all({**slots, "fly": lambda: None})
+
+
+def test_slots_are_called_by_id(actions: Actions) -> None:
+    called: list[str] = []
+    slots = {a.objectName(): lambda i=a.objectName(): called.append(i) for a in actions}
+    actions.connect_all(slots)
+    actions["fork"].trigger()
+    actions["next_tab"].trigger()
+    assert called == ["fork", "next_tab"]
+
+
+def test_groups_check_one_action(actions: Actions) -> None:
+    actions.check("theme", "dark")
+    actions.check("theme", "light")
+    checked = [a.objectName() for a in actions if a.isChecked()]
+    assert checked == ["theme_light"]
+
+
+def test_tool_tip_has_the_shortcut(actions: Actions) -> None:
+    assert tool_tip(actions["new_tab"]) == "New tab (Ctrl+T)"
+    assert tool_tip(actions["theme_light"]) == "Light"
+
+
+def test_shortcuts_dialog_lists_every_shortcut(actions: Actions, qtbot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    dialog = ShortcutsDialog(actions, parent)
+    texts = {label.text() for label in dialog.findChildren(QLabel)}
+    for action in actions:
+        if action.shortcuts():
+            assert action.text().rstrip("…") in texts
+            assert any(action.shortcut().toString() in text for text in texts)
