@@ -7,14 +7,14 @@ from collections.abc import Collection
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QVBoxLayout, QWidget
 
 from app.bridge import Bridge
 from app.cache_panel import words
 from app.cache_panel.block_tables import BlockTables
 from app.cache_panel.figures import Sharing, sharing_of_kept, sharing_of_live
 from app.cache_panel.looks import Looks
-from app.cache_panel.parts import FittingScrollArea, column, plain_label, set_text
+from app.cache_panel.parts import FittingScrollArea, WrappedLabel, column, plain_label, set_text
 from app.cache_panel.pool_feed import PoolFeed
 from app.cache_panel.pool_grid import PoolGrid
 from app.cache_panel.pool_model import PoolModel
@@ -31,6 +31,7 @@ FIRST_WAIT_MS = 20
 LAST_WAIT_MS = 2000
 RESUBSCRIBE_S = 1.0
 WIDE_FROM = 760
+ROOMY_FROM = 560
 
 
 class SessionNames:
@@ -109,25 +110,23 @@ class CachePanel(QWidget):
         self._title = plain_label(tr("Cache"))
         self._title.setProperty("role", "heading")
         self._size = plain_label(tone="muted")
-        self._trouble = plain_label(tone="error")
+        self._trouble = WrappedLabel(1, "error")
         self._usage = UsageView(theme)
         self._grid = PoolGrid(self._looks, theme, self._describe)
-        self._block = plain_label(tone="muted")
-        self._savings = plain_label()
-        self._waste = plain_label(tone="muted")
+        self._block = WrappedLabel(3, "muted")
+        self._savings = WrappedLabel(1)
+        self._waste = WrappedLabel(1, "muted")
         self._tables = BlockTables(theme, self._describe)
         self._grid.block_hovered.connect(self._on_grid_block_hovered)
         self._tables.block_hovered.connect(self._on_tables_block_hovered)
-        for label in (self._block, self._savings, self._waste, self._trouble):
-            label.setWordWrap(True)
         self._trouble.hide()
-        self._reserve_lines(self._block, 3)
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
         self._body.setContentsMargins(12, 12, 12, 12)
         self._body.setSpacing(12)
         self._body.addLayout(self._left_part(), 1)
         self._body.addLayout(self._right_part(), 0)
-        self.setMinimumWidth(280)
+        # Less than the layout would ask for: a low panel drops what it can do without.
+        self.setMinimumSize(280, 392)
         self._name_parts()
         self._show_block(-1)
 
@@ -151,11 +150,6 @@ class CachePanel(QWidget):
         inside.setSpacing(4)
         card.setLayout(inside)
         return column(card, heading, (scroll, 1))
-
-    def _reserve_lines(self, label: QLabel, lines: int) -> None:
-        """Keeps the height steady while the text under the mouse changes."""
-        label.setMinimumHeight(label.fontMetrics().lineSpacing() * lines + 6)
-        label.setAlignment(Qt.AlignmentFlag.AlignTop)
 
     def _name_parts(self) -> None:
         self.setAccessibleName(tr("Cache panel"))
@@ -253,8 +247,8 @@ class CachePanel(QWidget):
             self._sharing = (sharing_of_live(model), sharing_of_kept(model))
         self._usage.show_pool(model)
         set_text(self._size, words.pool_size(model))
-        set_text(self._savings, words.savings(model, *self._sharing))
-        set_text(self._waste, words.waste(model))
+        self._savings.show_text(words.savings(model, *self._sharing))
+        self._waste.show_text(words.waste(model))
 
     def _show_trouble(self, model: PoolModel) -> None:
         text = model.invariant_message if model.invariant_violations else ""
@@ -263,7 +257,7 @@ class CachePanel(QWidget):
             if time.monotonic() - self._last_subscription_s > RESUBSCRIBE_S:
                 self._unsubscribe()
                 self._subscribe()
-        set_text(self._trouble, text)
+        self._trouble.show_text(text)
         self._trouble.setVisible(bool(text))
 
     def _describe(self, block_id: int) -> str:
@@ -281,7 +275,7 @@ class CachePanel(QWidget):
         else:
             text = " · ".join(self._facts(block_id))
             self._grid.setAccessibleDescription(text)
-        set_text(self._block, text)
+        self._block.show_text(text)
 
     @Slot(int)
     def _on_grid_block_hovered(self, block_id: int) -> None:
@@ -310,6 +304,9 @@ class CachePanel(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         wide = self.width() >= WIDE_FROM and self.width() > self.height()
+        roomy = wide or self.height() >= ROOMY_FROM
+        self._usage.show_legend(roomy)
+        self._waste.setVisible(roomy)
         direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
         if self._body.direction() != direction:
             self._body.setDirection(direction)

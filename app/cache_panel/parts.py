@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 
@@ -21,6 +22,47 @@ def set_text(label: QLabel, text: str) -> None:
         label.setText(text)
 
 
+class WrappedLabel(QLabel):
+    """Plain text over as many lines as it needs, at least ``lines``, so that it seldom jumps.
+
+    It takes its height itself. A label with height-for-width would make everything in its layout
+    as high as wanted, and leave a low panel to overlap.
+    """
+
+    def __init__(self, lines: int, tone: str = "") -> None:
+        super().__init__()
+        self._lines = lines
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.setAlignment(Qt.AlignmentFlag.AlignTop)
+        if tone:
+            self.setProperty("tone", tone)
+
+    def hasHeightForWidth(self) -> bool:
+        return False
+
+    def show_text(self, text: str) -> None:
+        """Sets the text if it changed."""
+        if text != self.text():
+            self.setText(text)
+            self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._fit()
+
+    def _fit(self) -> None:
+        spacing = self.fontMetrics().lineSpacing()
+        height = max(self._lines * spacing, self.heightForWidth(self.width()))
+        if (self.minimumHeight(), self.maximumHeight()) != (height, height):
+            self.setFixedHeight(height)
+
+
 class FittingScrollArea(QScrollArea):
     """Wants to be as high as its content, and scrolls where it cannot."""
 
@@ -35,7 +77,7 @@ class FittingScrollArea(QScrollArea):
         return self._content.sizeHint()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(120, 64)
+        return QSize(120, 40)
 
 
 def column(*parts: QWidget | QBoxLayout | tuple[QWidget, int]) -> QVBoxLayout:

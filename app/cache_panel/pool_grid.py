@@ -76,7 +76,7 @@ class PoolGrid(QWidget):
         return QSize(340, 260)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(120, 96)
+        return QSize(120, 64)
 
     @property
     def layout_in_use(self) -> GridLayout | None:

@@ -125,6 +125,12 @@ class UsageView(QWidget):
         painter.end()
         self._legend["written"][0].setPixmap(written)
 
+    def show_legend(self, shown: bool) -> None:
+        """Shows or leaves out the legend."""
+        for sample, label in self._legend.values():
+            sample.setVisible(shown)
+            label.setVisible(shown)
+
     def show_pool(self, model: PoolModel) -> None:
         """Shows the counts of ``model``."""
         counts = model.counts

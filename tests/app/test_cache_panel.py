@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -270,15 +271,24 @@ def test_invariant_violation_is_shown(qtbot: QtBot, make_stage: MakeStage) -> No
     assert stage.violation in texts_of(stage.panel)
 
 
-@pytest.mark.parametrize("width", [360, 420, 700])
-def test_nothing_is_cut_off(qtbot: QtBot, make_stage: MakeStage, width: int) -> None:
-    stage = shown(qtbot, make_stage(), width)
+@pytest.mark.parametrize("size", [(360, 392), (360, 560), (420, 860), (700, 860), (1200, 392)])
+def test_nothing_is_cut_off_and_nothing_overlaps(
+    qtbot: QtBot, make_stage: MakeStage, size: tuple[int, int]
+) -> None:
+    stage = shown(qtbot, make_stage(), *size)
     QApplication.processEvents()
-    for label in stage.panel.findChildren(QLabel):
-        if label.isVisible() and label.text() and not label.wordWrap():
+    assert (stage.panel.width(), stage.panel.height()) == size
+    labels = [w for w in stage.panel.findChildren(QLabel) if w.isVisible() and w.text()]
+    for label in labels:
+        if not label.wordWrap():
             assert label.width() >= label.sizeHint().width(), label.text()
-    assert stage.panel.minimumSizeHint().width() <= 360
-    assert stage.panel.minimumSizeHint().height() <= 600
+        assert label.height() >= label.heightForWidth(label.width()), label.text()
+    boxes = [
+        QRect(part.mapTo(stage.panel, QPoint(0, 0)), part.size())
+        for part in [*labels, grid_of(stage)]
+    ]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.intersects(other)
 
 
 def test_parts_have_accessible_names(qtbot: QtBot, make_stage: MakeStage) -> None:
