@@ -140,7 +140,8 @@ class InputBatch:
     ) -> PrefillSpan:
         request, start, count = chunk.request, chunk.start, chunk.num_tokens
         end = first_row + count
-        table = self._tables[self._refresh_row(request)]
+        row = self._refresh_row(request)
+        table = self._tables[row]
         tokens = request.token_ids[start : start + count]
         tokens[-1] = token_at(request, start + count - 1, last_tokens)
         self._ids[first_row:end] = tokens

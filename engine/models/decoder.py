@@ -145,7 +145,8 @@ class _Weights:
         for name, tensor in weights:
             tied = name == family.lm_head and config.tie_word_embeddings
             if not tied and not name.endswith(family.ignored_suffixes):
-                self._found[name] = tensor.to(device=device, dtype=dtype)
+                # A copy: the tensor may be a mapping of a file that is closed or replaced.
+                self._found[name] = tensor.to(device=device, dtype=dtype, copy=True)
 
     def take(self, name: str, *shape: int) -> Tensor:
         tensor = self._found.pop(name, None)

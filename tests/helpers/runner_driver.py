@@ -31,6 +31,7 @@ class RunnerDriver:
         self.free = list(range(num_blocks))
         random.Random(seed).shuffle(self.free)
         self._steps = 0
+        self._newest: dict[str, int] = {}
 
     def request(
         self,
@@ -101,7 +102,6 @@ class RunnerDriver:
         self._reveal(request)
         if not sample.token_ids:
             return
-        self._newest = getattr(self, "_newest", {})
         self._newest[request.request_id] = sample.token_ids[-1]
         request.token_ids.append(PLACEHOLDER_TOKEN if self.lag else sample.token_ids[-1])
 

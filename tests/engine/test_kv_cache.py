@@ -1,0 +1,59 @@
+"""The pool's memory."""
+
+from __future__ import annotations
+
+import torch
+
+from engine.kv_cache import KVCache
+from tests.helpers.tiny_model import tiny_llama
+
+CPU = torch.device("cpu")
+
+
+def make_cache(num_blocks: int = 6, block_size: int = 4) -> KVCache:
+    return KVCache(tiny_llama().config, num_blocks, block_size, torch.float32, CPU)
+
+
+def test_shape_and_size() -> None:
+    cache = make_cache()
+    assert len(cache.k) == len(cache.v) == 3
+    assert cache.k[0].shape == (6, 4, 2, 16)
+    assert cache.block_bytes == 3 * 2 * 4 * 2 * 16 * 4
+    config = tiny_llama().config
+    assert cache.block_bytes == config.kv_bytes_per_token(4) * 4
+
+
+def test_rows_are_views_of_the_pool() -> None:
+    cache = make_cache()
+    cache.k_rows[1][9] = 5.0
+    assert bool((cache.k[1][2, 1] == 5.0).all())
+    assert int((cache.k[1] == 5.0).sum()) == 32
+
+
+def test_store_writes_one_layer_and_the_given_slots_only() -> None:
+    cache = make_cache()
+    before = [t.clone() for t in (*cache.k, *cache.v)]
+    key, value = torch.randn(2, 32), torch.randn(2, 32)
+    cache.store(1, key, value, torch.tensor([21, 2]))
+    before[1].view(24, 32)[[21, 2]] = key
+    before[4].view(24, 32)[[21, 2]] = value
+    assert all(
+        torch.equal(now, then) for now, then in zip((*cache.k, *cache.v), before, strict=True)
+    )
+
+
+def test_copy_blocks_copies_every_layer() -> None:
+    cache = make_cache()
+    for tensor in (*cache.k, *cache.v):
+        tensor.normal_()
+    before = [t.clone() for t in (*cache.k, *cache.v)]
+    cache.copy_blocks([(0, 4), (3, 1)])
+    for now, then in zip((*cache.k, *cache.v), before, strict=True):
+        then[[4, 1]] = then[[0, 3]]
+        assert torch.equal(now, then)
+
+
+def test_copying_nothing_is_allowed() -> None:
+    cache = make_cache()
+    cache.copy_blocks([])
+    assert not any(bool(t.any()) for t in (*cache.k, *cache.v))
