@@ -12,6 +12,26 @@ from engine.api.errors import ModelFileError, UnsupportedModelError
 ARCHITECTURES = ("llama",)
 """GGUF architectures that can be read. Mistral's files call themselves llama too."""
 
+TOP_TENSORS = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+LAYER_TENSORS = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""GGUF's names and Hugging Face's."""
+
+_MAX_LAYERS = 1024
+
 
 def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dict[str, Any]:
     """config.json of the model in a GGUF file.
@@ -32,14 +52,20 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dic
     heads = values.integer("attention.head_count")
     head_dim = values.integer("attention.key_length", hidden // max(heads, 1))
     _require_plain(values, head_dim, tensor_names)
-    vocabulary = len(metadata.get("tokenizer.ggml.tokens", []))
+    layers = values.integer("block_count")
+    if layers > _MAX_LAYERS or head_dim % 2:
+        raise ModelFileError(
+            f"The file gives {layers:,} layers and heads of {head_dim}: that makes no sense."
+        )
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    vocabulary = len(tokens) if isinstance(tokens, list) else 0
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": values.integer("vocab_size", vocabulary),
         "hidden_size": hidden,
         "intermediate_size": values.integer("feed_forward_length"),
-        "num_hidden_layers": values.integer("block_count"),
+        "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": values.integer("attention.head_count_kv", heads),
         "head_dim": head_dim,
@@ -56,10 +82,32 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dic
     }
 
 
-def num_heads(config: Mapping[str, Any], tensor_name: str) -> int:
-    """How many heads the rows of a query or key weight hold."""
-    key = "num_attention_heads" if ".q_proj." in tensor_name else "num_key_value_heads"
-    return int(config[key])
+def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Every tensor that a model of this config.json has, rows first."""
+    hidden, feed_forward = config["hidden_size"], config["intermediate_size"]
+    query_rows = config["num_attention_heads"] * config["head_dim"]
+    key_rows = config["num_key_value_heads"] * config["head_dim"]
+    embedding = (config["vocab_size"], hidden)
+    layer = {
+        "input_layernorm": (hidden,),
+        "self_attn.q_proj": (query_rows, hidden),
+        "self_attn.k_proj": (key_rows, hidden),
+        "self_attn.v_proj": (key_rows, hidden),
+        "self_attn.o_proj": (hidden, query_rows),
+        "post_attention_layernorm": (hidden,),
+        "mlp.gate_proj": (feed_forward, hidden),
+        "mlp.up_proj": (feed_forward, hidden),
+        "mlp.down_proj": (hidden, feed_forward),
+    }
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": embedding,
+        "model.norm.weight": (hidden,),
+    }
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = embedding
+    for index in range(config["num_hidden_layers"]):
+        shapes |= {f"model.layers.{index}.{name}.weight": shape for name, shape in layer.items()}
+    return shapes
 
 
 class _Values:

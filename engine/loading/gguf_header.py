@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from engine.api.errors import ModelFileError
+from engine.api.errors import ModelFileError, UnsupportedModelError
 
 MAGIC = b"GGUF"
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -130,7 +130,11 @@ def _tensor_end(walk: _Walk) -> int:
     try:
         block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
     except ValueError as error:
-        raise damaged(walk.path, f"unknown tensor type {kind} of {name}") from error
+        raise UnsupportedModelError(
+            f"Tensor {name} of {walk.path.name} is of type {kind}, which is not known.",
+            action="Choose another quantisation of this model, for instance Q8_0 or Q4_K_M.",
+            tensor_type=kind,
+        ) from error
     if dims[0] % block:
         raise damaged(walk.path, f"row length {dims[0]} of {name} is no multiple of {block}")
     return offset + math.prod(dims) // block * block_bytes

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from engine.api.errors import ModelFileError, UnsupportedModelError
 from engine.loading.disk import partial_folder, require_free, writing_errors
-from engine.loading.gguf_config import hf_config, num_heads
+from engine.loading.gguf_config import LAYER_TENSORS, TOP_TENSORS, hf_config, tensor_shapes
 from engine.loading.gguf_header import check_gguf, damaged
 from engine.loading.gguf_tokenizer import build_tokenizer, end_token_ids, tokenizer_config
 from engine.loading.progress import (
@@ -33,24 +33,9 @@ from engine.loading.progress import (
 from engine.loading.safetensors_file import write_float32
 from engine.loading.source import SOURCE_NAME, Source, expanded_folder, is_expanded
 
-_TOP_NAMES = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-_LAYER_NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 _LAYER_PATTERN = re.compile(r"blk\.(\d+)\.([a-z_]+)\.weight")
 _TOKENIZER_SHARE_BYTES = 32 << 20
+_PIECE_ELEMENTS = 4 << 20
 
 
 def expand(
@@ -73,17 +58,18 @@ def expand(
     source = Source.of(path)
     folder = expanded_folder(source, models_dir)
     progress("read", 0.0, path.name)
-    reader = _read(path)
+    reader, metadata = _read(path)
     check_cancelled(cancelled)
     with writing_errors(models_dir, f"expanding {path.name}"):
         models_dir.mkdir(parents=True, exist_ok=True)
-        _expand_into(folder, reader, source, progress, cancelled)
+        _expand_into(folder, reader, metadata, source, progress, cancelled)
     return folder
 
 
-def _read(path: Path) -> gguf.GGUFReader:
+def _read(path: Path) -> tuple[gguf.GGUFReader, dict[str, Any]]:
     try:
-        return gguf.GGUFReader(path)
+        reader = gguf.GGUFReader(path)
+        return reader, {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, KeyError, IndexError, OverflowError) as error:
         raise damaged(path, str(error)) from error
 
@@ -91,13 +77,12 @@ def _read(path: Path) -> gguf.GGUFReader:
 def _expand_into(
     folder: Path,
     reader: gguf.GGUFReader,
+    metadata: Mapping[str, Any],
     source: Source,
     progress: Progress,
     cancelled: Cancelled,
 ) -> None:
-    metadata = {name: field.contents() for name, field in reader.fields.items()}
-    names = {tensor.name: tensor for tensor in reader.tensors}
-    config = hf_config(metadata, names.keys())
+    config = hf_config(metadata, {tensor.name for tensor in reader.tensors})
     tensors = _hf_tensors(reader, config)
     needed = sum(4 * tensor.n_elements for tensor in reader.tensors) + _TOKENIZER_SHARE_BYTES
     require_free(folder.parent, needed, f"the expanded {source.name}")
@@ -141,32 +126,34 @@ def _hf_tensors(
 
     Raises:
         UnsupportedModelError: a tensor that a model of the Llama family does not have.
-        ModelFileError: a tensor is missing.
+        ModelFileError: a tensor is missing, or its shape is not what the metadata say.
     """
-    tensors = {}
-    for tensor in reader.tensors:
-        tensors[_hf_name(tensor.name)] = tensor
-    expected = {_TOP_NAMES["token_embd.weight"], _TOP_NAMES["output_norm.weight"]}
-    for layer in range(config["num_hidden_layers"]):
-        expected |= {f"model.layers.{layer}.{name}.weight" for name in _LAYER_NAMES.values()}
-    missing = sorted(expected - tensors.keys())
+    tensors = {_hf_name(tensor.name): tensor for tensor in reader.tensors}
+    expected = tensor_shapes(config)
+    missing = sorted(expected.keys() - tensors.keys())
     if missing:
         raise ModelFileError(
             f"The model lacks {len(missing)} of its {len(expected)} tensors, {missing[0]} first.",
             missing=len(missing),
         )
+    for name, tensor in tensors.items():
+        if _shape(tensor) != expected.get(name):
+            raise ModelFileError(
+                f"Tensor {tensor.name} has the shape {_shape(tensor)}; the file's metadata ask for "
+                f"{expected.get(name, 'none')}."
+            )
     return tensors
 
 
 def _hf_name(name: str) -> str:
-    if name in _TOP_NAMES:
-        return _TOP_NAMES[name]
+    if name in TOP_TENSORS:
+        return TOP_TENSORS[name]
     match = _LAYER_PATTERN.fullmatch(name)
-    if match is None or match[2] not in _LAYER_NAMES:
+    if match is None or match[2] not in LAYER_TENSORS:
         raise UnsupportedModelError(
             f"The model has a tensor {name}, which the Llama family does not have.", tensor=name
         )
-    return f"model.layers.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
+    return f"model.layers.{match[1]}.{LAYER_TENSORS[match[2]]}.weight"
 
 
 def _expanded(
@@ -175,23 +162,30 @@ def _expanded(
     detail: str,
     progress: Progress,
     cancelled: Cancelled,
-) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+) -> Iterator[npt.NDArray[np.float32]]:
+    """All values in order, a few rows at a time, so that little of them is in memory at once."""
     total = sum(tensor.n_elements for tensor in tensors.values())
     done = 0
     for name, tensor in tensors.items():
-        check_cancelled(cancelled)
-        progress("expand", done / total, detail)
-        values = _dequantised(tensor)
-        if ".q_proj." in name or ".k_proj." in name:
-            values = _halves_from_pairs(values, num_heads(config, name))
-        yield name, values
-        done += tensor.n_elements
+        rotated = ".q_proj." in name or ".k_proj." in name
+        # A head's rows change places among themselves, so they have to come together.
+        unit = config["head_dim"] if rotated else 1
+        rows = tensor.data if len(tensor.shape) > 1 else tensor.data[None]
+        step = max(_PIECE_ELEMENTS // int(tensor.shape[0]) // unit, 1) * unit
+        for start in range(0, len(rows), step):
+            check_cancelled(cancelled)
+            progress("expand", done / total, detail)
+            values = _dequantised(tensor, rows[start : start + step])
+            yield _halves_from_pairs(values, unit) if rotated else values
+            done += values.size
     progress("expand", 1.0, detail)
 
 
-def _dequantised(tensor: gguf.gguf_reader.ReaderTensor) -> npt.NDArray[np.float32]:
+def _dequantised(
+    tensor: gguf.gguf_reader.ReaderTensor, rows: npt.NDArray[Any]
+) -> npt.NDArray[np.float32]:
     try:
-        values = gguf.dequantize(tensor.data, tensor.tensor_type)
+        values = gguf.dequantize(rows, tensor.tensor_type)
     except NotImplementedError as error:
         kind = tensor.tensor_type.name
         raise UnsupportedModelError(
@@ -199,7 +193,7 @@ def _dequantised(tensor: gguf.gguf_reader.ReaderTensor) -> npt.NDArray[np.float3
             action="Choose another quantisation of this model, for instance Q8_0 or Q4_K_M.",
             tensor_type=kind,
         ) from error
-    return cast("npt.NDArray[np.float32]", values.reshape(_shape(tensor)))
+    return cast("npt.NDArray[np.float32]", values)
 
 
 def _shape(tensor: gguf.gguf_reader.ReaderTensor) -> tuple[int, ...]:
@@ -207,11 +201,10 @@ def _shape(tensor: gguf.gguf_reader.ReaderTensor) -> tuple[int, ...]:
     return tuple(int(size) for size in reversed(tensor.shape))
 
 
-def _halves_from_pairs(weight: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
-    """Row order of [heads·head_dim, in]: GGUF interleaves the two halves of a head, HF does not."""
-    rows, columns = weight.shape
-    pairs = weight.reshape(heads, rows // heads // 2, 2, columns)
-    return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3)).reshape(rows, columns)
+def _halves_from_pairs(rows: npt.NDArray[np.float32], head_dim: int) -> npt.NDArray[np.float32]:
+    """Rows [heads·head_dim, in]: GGUF interleaves the two halves of a head, HF does not."""
+    pairs = rows.reshape(-1, head_dim // 2, 2, rows.shape[1])
+    return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3)).reshape(rows.shape)
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

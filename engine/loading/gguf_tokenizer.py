@@ -75,8 +75,8 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
             kind=kind,
             pre_tokenizer=pre,
         )
-    tokens: list[str] = metadata.get("tokenizer.ggml.tokens", [])
-    merges: list[str] = metadata.get("tokenizer.ggml.merges", [])
+    tokens: list[str] = _list_of(str, metadata, "tokens")
+    merges: list[str] = _list_of(str, metadata, "merges")
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if not vocab or len(vocab) != len(tokens):
         raise ModelFileError(
@@ -86,8 +86,15 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     tokenizer = _bpe(vocab, merges, ignore_merges=pre in _WHOLE_WORDS)
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
-    _add_tokens(tokenizer, tokens, metadata.get("tokenizer.ggml.token_type", []))
+    _add_tokens(tokenizer, tokens, _list_of(int, metadata, "token_type"))
     return tokenizer
+
+
+def _list_of(kind: type, metadata: Mapping[str, Any], name: str) -> list[Any]:
+    values = metadata.get(f"tokenizer.ggml.{name}", [])
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise ModelFileError(f"The tokenizer's {name} are no list of {kind.__name__}.", name=name)
+    return values
 
 
 def _bpe(vocab: dict[str, int], merges: list[str], ignore_merges: bool) -> Tokenizer:
@@ -111,18 +118,18 @@ def _add_tokens(tokenizer: Tokenizer, tokens: list[str], types: list[int]) -> No
 
 def tokenizer_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What belongs into tokenizer_config.json: the named tokens and the chat template."""
-    tokens: list[str] = metadata.get("tokenizer.ggml.tokens", [])
+    tokens: list[str] = _list_of(str, metadata, "tokens")
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
     for name, gguf_name in names.items():
         token_id = metadata.get(f"tokenizer.ggml.{gguf_name}_token_id")
-        if token_id is not None and 0 <= token_id < len(tokens):
+        if isinstance(token_id, int) and 0 <= token_id < len(tokens):
             config[f"{name}_token"] = tokens[token_id]
     template = metadata.get("tokenizer.chat_template")
-    if template:
+    if isinstance(template, str) and template:
         config["chat_template"] = template
     length = metadata.get(f"{metadata.get('general.architecture')}.context_length")
-    if length:
+    if isinstance(length, int):
         config["model_max_length"] = length
     return config
 
@@ -131,4 +138,4 @@ def end_token_ids(metadata: Mapping[str, Any]) -> list[int]:
     """All tokens that the file says end a turn: end of sequence, of turn and of message."""
     keys = ("eos_token_id", "eot_token_id", "eom_token_id")
     ids = (metadata.get(f"tokenizer.ggml.{key}") for key in keys)
-    return sorted({int(token_id) for token_id in ids if token_id is not None})
+    return sorted({token_id for token_id in ids if isinstance(token_id, int)})

@@ -38,9 +38,9 @@ class TensorEntry:
 def write_float32(
     path: Path,
     shapes: Mapping[str, tuple[int, ...]],
-    tensors: Iterable[tuple[str, npt.NDArray[np.float32]]],
+    pieces: Iterable[npt.NDArray[np.float32]],
 ) -> None:
-    """Writes float32 tensors one after the other; the order of ``tensors`` is that of ``shapes``.
+    """Writes float32 tensors: ``pieces`` are runs of their elements, in the order of ``shapes``.
 
     Raises:
         OSError: the file could not be written.
@@ -52,14 +52,12 @@ def write_float32(
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    names = iter(shapes.items())
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name, tensor in tensors:
-            expected_name, expected_shape = next(names)
-            assert (name, tensor.shape) == (expected_name, expected_shape)
-            assert tensor.dtype == np.dtype("<f4")
-            file.write(np.ascontiguousarray(tensor).data)
+        for piece in pieces:
+            assert piece.dtype == np.dtype("<f4")
+            file.write(np.ascontiguousarray(piece).data)
+        assert file.tell() == 8 + len(text) + end
         file.flush()
         os.fsync(file.fileno())
 

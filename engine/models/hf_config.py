@@ -57,7 +57,10 @@ def config_from_hf(
         ModelFileError: an entry is missing or out of range.
         UnsupportedModelError: an architecture or variant that we do not know.
     """
-    architecture = str((values.get("architectures") or [""])[0])
+    architectures = values.get("architectures")
+    architecture = (
+        str(architectures[0]) if isinstance(architectures, list) and architectures else ""
+    )
     if architecture not in SUPPORTED_ARCHITECTURES:
         raise UnsupportedModelError(
             f"The model's architecture is {architecture or 'not named'}; "
@@ -87,12 +90,12 @@ def config_from_hf(
         num_kv_heads=kv_heads,
         head_dim=_size(values, "head_dim", hidden // heads),
         context_length=_size(values, "max_position_embeddings"),
-        rms_norm_eps=float(values.get("rms_norm_eps", 1e-6)),
+        rms_norm_eps=_real(values, "rms_norm_eps", 1e-6),
         rope_theta=theta,
         tie_word_embeddings=bool(values.get("tie_word_embeddings", False)),
         rope_scaling=scaling,
         eos_token_ids=token_ids(values, generation or {}),
-        bos_token_id=values.get("bos_token_id"),
+        bos_token_id=min(token_ids(values, key="bos_token_id"), default=None),
     )
 
 
@@ -116,6 +119,14 @@ def _size(
     return value
 
 
+def _real(values: Mapping[str, Any], key: str, default: float) -> float:
+    value = values.get(key)
+    value = default if value is None else value
+    if not isinstance(value, int | float) or not value > 0.0:
+        raise ModelFileError(f"config.json gives {key} = {value!r}; a number above 0 makes sense.")
+    return float(value)
+
+
 def _require_plain(values: Mapping[str, Any]) -> None:
     """Refuses variants whose numbers would come out wrong."""
     activation = values.get("hidden_act", "silu")
@@ -135,8 +146,11 @@ def _require_plain(values: Mapping[str, Any]) -> None:
 
 def _rope(values: Mapping[str, Any]) -> tuple[float, tuple[tuple[str, float | int | str], ...]]:
     """Base and scaling. Newer files keep both in rope_parameters, older ones apart."""
-    parameters = dict(values.get("rope_parameters") or values.get("rope_scaling") or {})
-    theta = float(parameters.pop("rope_theta", None) or values.get("rope_theta") or 10000.0)
+    parameters = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(parameters, dict):
+        raise ModelFileError(f"config.json gives {parameters!r} for the rotary embedding.")
+    theta = _real({**values, **parameters}, "rope_theta", 10000.0)
+    parameters = {key: value for key, value in parameters.items() if key != "rope_theta"}
     kind = parameters.pop("rope_type", None) or parameters.pop("type", None) or "default"
     parameters.pop("type", None)
     if kind not in SUPPORTED_ROPE_TYPES:

@@ -116,7 +116,7 @@ def test_a_template_that_would_fill_the_memory_is_stopped(source: str) -> None:
     start = time.monotonic()
     with pytest.raises(ChatTemplateError):
         render(source)
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 5.0
 
 
 def test_a_template_file_goes_before_the_configs_entry(tmp_path: Path) -> None:

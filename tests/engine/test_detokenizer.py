@@ -156,10 +156,10 @@ def test_the_cost_of_a_token_does_not_grow_with_the_answer() -> None:
     ids = byte_ids("some text, 你好, and more of it. ".encode())
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(200):
             detokenizer.feed(ids)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
         for _ in range(1000):
             detokenizer.feed(ids)
     # Quadratic cost would make the last round many times the first.

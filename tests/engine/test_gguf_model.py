@@ -282,17 +282,17 @@ def test_progress_rises_to_one(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def tiny_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return TinyGguf().write(tmp_path_factory.mktemp("gguf") / "tiny.gguf").read_bytes()
+def tiny_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TinyGguf().write(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 9000), st.binary(min_size=1, max_size=8))))
 def test_any_damage_to_the_header_is_an_engine_error_or_harmless(
-    changes: list[tuple[int, bytes]], tiny_bytes: bytes, tmp_path_factory: pytest.TempPathFactory
+    changes: list[tuple[int, bytes]], tiny_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("damaged")
-    data = bytearray(tiny_bytes)
+    data = bytearray(tiny_file.read_bytes())
     for at, piece in changes:
         data[at : at + len(piece)] = piece
     path = folder / "tiny.gguf"

@@ -192,6 +192,9 @@ def test_what_would_come_out_wrong_is_refused(extra: dict[str, Any], named: str)
         {"num_key_value_heads": 3},
         {"num_hidden_layers": 10**9},
         {"intermediate_size": None},
+        {"rms_norm_eps": "small"},
+        {"rope_theta": -1.0},
+        {"rope_scaling": "linear"},
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(extra: dict[str, Any]) -> None:

@@ -215,5 +215,5 @@ def test_the_program_is_quick_when_there_is_nothing_to_do() -> None:
     assert run_program(models).returncode == 0
     begin = time.monotonic()
     done = run_program(models)
-    assert time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin < 5.0
     assert str(starter_gguf()) in done.stdout
