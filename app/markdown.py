@@ -112,7 +112,8 @@ class MarkdownStream:
         self.refresh()
         if self._fence is not None:
             fence, self._fence = self._fence, None
-            fence.lines.extend(_lines(self._tail))
+            if not _closes(self._tail, fence.mark):
+                fence.lines.extend(_outdent(line, fence.indent) for line in _lines(self._tail))
             self.closed.extend(_segments(fence, is_last=True))
         else:
             self.closed.extend(self.open)

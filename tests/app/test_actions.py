@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from PySide6.QtWidgets import QLabel, QMenuBar, QWidget
+
 from app.actions import SEPARATOR, Actions, MenuSpec, action_specs, menu_specs, tool_tip
 from app.theme import ThemeManager
 from app.widgets.dialogs import ShortcutsDialog
-from PySide6.QtWidgets import QLabel, QMenuBar, QWidget
 
 REQUIRED = {
     *("new_tab", "close_tab", "reopen_tab", "rename", "fork", "stop", "send", "quit"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from app.i18n import Language, catalogue, language_for, tr, tr_n
 from PySide6.QtWidgets import QApplication, QDialogButtonBox
 
+from app.i18n import Language, catalogue, language_for, tr, tr_n
 from tests.helpers.tr_texts import all_texts, texts_in
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}")

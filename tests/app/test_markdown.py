@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from app.markdown import (
     CODE,
     HEADING,
@@ -17,8 +20,6 @@ from app.markdown import (
     split_blocks,
 )
 from app.markdown_inline import is_safe_link, visible_text
-from hypothesis import given
-from hypothesis import strategies as st
 
 CORPUS = [
     "# Title\n\nA *b* **c** `d`\nsoft\n\n- a\n- [ ] b\n  - n\n    ```py\n    x = 1\n    ```\n"
@@ -65,9 +66,7 @@ def test_unsafe_links_are_text(text: str) -> None:
 
 def test_safe_link_is_a_link() -> None:
     (block,) = split_blocks('[the "paper"](https://example.org/a?b=1&c=2)')
-    assert block.html == (
-        '<a href="https://example.org/a?b=1&amp;c=2">the &quot;paper&quot;</a>'
-    )
+    assert block.html == ('<a href="https://example.org/a?b=1&amp;c=2">the &quot;paper&quot;</a>')
 
 
 def test_direction_marks_in_link_text_are_taken_out() -> None:
@@ -146,6 +145,12 @@ def test_an_open_fence_only_gains_lines() -> None:
         assert stream.open[0].code.endswith(f"x = {n}")
 
 
+@pytest.mark.parametrize("end", ["```", "```\n", "````  ", ""])
+def test_a_fence_ends_with_or_without_a_final_newline(end: str) -> None:
+    (block,) = split_blocks(f"```py\nx = 1\n{end}")
+    assert block.code.rstrip("\n") == "x = 1"
+
+
 def test_a_fence_inside_a_longer_fence_does_not_close_it() -> None:
     blocks = split_blocks("````\n```\ninner\n```\n````\nafter")
     assert [b.kind for b in blocks] == [CODE, TEXT]
@@ -188,7 +193,22 @@ def test_closed_blocks_never_change(text: str) -> None:
         assert stream.closed == whole[: len(stream.closed)]
 
 
-PIECES = ["a", " ", "\n", "\n\n", "- ", "1. ", "```\n", "> ", "# ", "| x ", "|-|\n", "$$", "*", "  "]
+PIECES = [
+    "a",
+    " ",
+    "\n",
+    "\n\n",
+    "- ",
+    "1. ",
+    "```\n",
+    "> ",
+    "# ",
+    "| x ",
+    "|-|\n",
+    "$$",
+    "*",
+    "  ",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25))

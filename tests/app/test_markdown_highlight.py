@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from app.highlight import ROOT, lex
 
 PYTHON = 'def f(a):\n    """doc\n\n    more"""\n    return a + 1  # end\n'

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from app import assets, theme
-from app.theme import ThemeManager, blend, contrast, load_theme
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication
+
+from app import assets, theme
+from app.theme import ThemeManager, blend, contrast, load_theme
 
 APP = assets.RESOURCES.parent / "app"
 GROUNDS = ("background", "surface", "raised", "hover", "accent_soft", "selection")

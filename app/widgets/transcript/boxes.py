@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtGui import QTextDocument
 
-from app.highlight import ROOT, Span, Stack, lex
+from app.highlight import ROOT, Stack, lex
 from app.markdown import CODE, HEADING, RULE, TABLE, TEXT, Block
+from app.widgets.transcript.code import OpenCode
 from app.widgets.transcript.documents import DocumentFactory
 
 PLAIN = "plain"
@@ -32,6 +33,7 @@ class BlockBox:
         self.is_exact = False
         self.document: QTextDocument | None = None
         self.end_stack: Stack | None = None
+        self._code: OpenCode | None = None
 
     @property
     def gap(self) -> float:
@@ -112,6 +114,7 @@ class BlockBox:
     def release(self) -> None:
         """Drops the document; the height stays known."""
         self.document = None
+        self._code = None
 
     def replace_block(self, block: Block, factory: DocumentFactory) -> None:
         """The open block changed: keeps the document where its kind allows."""
@@ -120,10 +123,18 @@ class BlockBox:
         self.end_stack = None
         if self.document is None:
             return
+        if self._code is not None and self._code.extend(block):
+            return
         if old.kind == block.kind and block.kind in (TEXT, HEADING, TABLE):
             factory.update_text(self.document, block)
         else:
-            self.document = None
+            self.release()
+
+    def close(self) -> None:
+        """The block will not change any more: what was coloured line by line is coloured anew."""
+        if self._code is not None and self._code.is_rough:
+            self.release()
+            self.is_exact = False
 
     def _frame_height(self) -> float:
         if self.block.kind != CODE:
@@ -133,17 +144,15 @@ class BlockBox:
     def _ensure_document(self, factory: DocumentFactory) -> QTextDocument:
         if self.document is None:
             if self.block.kind == CODE:
-                self.document = factory.code(self._spans())
+                start = ROOT if self.block.first else self._stack_before(_MAX_PREDECESSORS)
+                spans, self.end_stack = lex(self.block.code, self.block.language, start)
+                self.document = factory.code(spans)
+                self._code = OpenCode(self.document, self.block, start, factory)
             elif self.block.kind == PLAIN:
                 self.document = factory.plain(self.block.html)
             else:
                 self.document = factory.text(self.block)
         return self.document
-
-    def _spans(self) -> list[Span]:
-        start = ROOT if self.block.first else self._stack_before(_MAX_PREDECESSORS)
-        spans, self.end_stack = lex(self.block.code, self.block.language, start)
-        return spans
 
     def _stack_before(self, limit: int) -> Stack:
         """The lexer's state where this segment begins; guessed beyond ``limit`` segments."""

@@ -98,10 +98,14 @@ class DocumentFactory:
         document = SafeDocument(self.code_font)
         cursor = QTextCursor(document)
         cursor.beginEditBlock()
-        for span in spans:
-            cursor.insertText(span.text, self._formats[span.name])
+        self.insert_code(cursor, spans)
         cursor.endEditBlock()
         return document
+
+    def insert_code(self, cursor: QTextCursor, spans: list[Span]) -> None:
+        """Inserts highlighted code at ``cursor``."""
+        for span in spans:
+            cursor.insertText(span.text, self._formats[span.name])
 
     def _style_sheet(self) -> str:
         colors = self.theme.colors

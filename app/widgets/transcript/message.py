@@ -105,6 +105,9 @@ class MessageItem:
                 box.estimate(self.content_width(width), factory)
                 self.boxes.append(box)
         del self.boxes[len(blocks) :]
+        num_closed = len(self._stream.closed) if self._stream is not None else 0
+        for box in self.boxes[:num_closed]:
+            box.close()
 
     def content_width(self, width: float) -> float:
         """Width for the blocks on a column of ``width``."""
