@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal, Slot
 
 from app import paths
 from app.bridge import Bridge
@@ -68,13 +68,16 @@ class QuireApplication(QObject):
         self._uncaught.emit(thread, line)
 
     def close(self) -> bool:
-        """Saves everything and ends the engine. False if its thread was still busy."""
+        """Saves everything, ends the engine, destroys the window. False if the engine was busy."""
+        self.window.close()
         if self._raise_server is not None:
             self._raise_server.close()
         saved = self.session.shut_down(_FLUSH_TIMEOUT_S)
         ended = self.bridge.close(_ENGINE_TIMEOUT_S)
         if not self._store.close(_FLUSH_TIMEOUT_S) or not saved:
             _LOG.error("not everything could be saved")
+        self.window.deleteLater()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         return ended
 
     @Slot()

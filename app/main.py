@@ -39,15 +39,18 @@ def main(
     ``engine`` starts the engine; the default is the one in this process.
     """
     options = parse(sys.argv[1:] if argv is None else argv)
+    # Held here, so that everything that _run makes is gone before Qt is.
+    qt = _qt_application()
     if not options.self_test:
-        return _run(options, Profile(options.data_dir or paths.data_dir()), engine)
+        return _run(qt, options, Profile(options.data_dir or paths.data_dir()), engine)
     # Windows keeps the files of a process that was ended hard; the test must not fail for that.
     with tempfile.TemporaryDirectory(prefix="quire-", ignore_cleanup_errors=True) as folder:
-        return _run(options, Profile(Path(folder)), engine)
+        return _run(qt, options, Profile(Path(folder)), engine)
 
 
-def _run(options: Options, profile: Profile, engine: Callable[[], EngineClient]) -> int:
-    qt = _qt_application()
+def _run(
+    qt: QApplication, options: Options, profile: Profile, engine: Callable[[], EngineClient]
+) -> int:
     settings = Settings(profile.settings_file)
     language = Language(settings.values.language)
     language.install()

@@ -1,0 +1,103 @@
+"""Words for errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from app import app_error, error_text
+from app.error_text import describe_error
+from app.i18n import Language, catalogue
+from engine.api import errors
+from engine.api.errors import (
+    EmptyMessageError,
+    EngineError,
+    ErrorInfo,
+    ModelFileError,
+    PromptExceedsPoolError,
+    PromptTooLongError,
+)
+
+TRUNCATED = ModelFileError("a.gguf is truncated: it needs 94 bytes, has 12.", actual_bytes=12)
+
+
+@pytest.fixture
+def chinese(qapp: QApplication) -> Iterator[None]:
+    language = Language("zh_CN")
+    language.install()
+    yield
+    language.remove()
+
+
+def test_numbers_are_in_the_text_with_grouped_digits() -> None:
+    error = PromptTooLongError("…", prompt_tokens=9000, context_length=2048)
+    assert describe_error(error.info()) == (
+        "The conversation has 9,000 tokens, but the model can read 2,048.",
+        "Shorten the message or start a new conversation.",
+    )
+
+
+def test_a_missing_number_leaves_the_engine_s_own_words() -> None:
+    error = PromptExceedsPoolError("Own words.")
+    assert describe_error(error.info()) == ("Own words.", error.action)
+
+
+def test_an_unknown_code_leaves_the_engine_s_own_words() -> None:
+    assert describe_error(ErrorInfo("new_code", "Cause.", "Action.")) == ("Cause.", "Action.")
+
+
+def test_english_gives_the_precise_cause() -> None:
+    assert describe_error(TRUNCATED.info()) == (TRUNCATED.message, TRUNCATED.action)
+
+
+def test_a_special_action_is_kept() -> None:
+    error = ModelFileError("Cause.", action="Do this.")
+    assert describe_error(error.info()) == ("Cause.", "Do this.")
+
+
+def test_other_languages_name_the_kind_and_keep_the_precise_cause(chinese: None) -> None:
+    cause, action = describe_error(TRUNCATED.info())
+    assert cause == f"模型文件无法使用。 ({TRUNCATED.message})"
+    assert action.startswith("文件已损坏")
+
+
+def test_translated_text_has_its_numbers(chinese: None) -> None:
+    error = PromptTooLongError("…", prompt_tokens=9000, context_length=2048)
+    assert describe_error(error.info())[0] == "对话有 9,000 个词元，但模型最多能读 2,048 个。"
+
+
+def test_an_empty_message_is_described(chinese: None) -> None:
+    assert describe_error(EmptyMessageError("…").info())[0] == "消息是空的。"
+
+
+def test_every_general_sentence_is_the_one_in_the_code() -> None:
+    for code, general in error_text._GENERAL.items():
+        cause, _action = error_text._DESCRIBED[code]({})
+        assert cause == general
+
+
+def test_every_error_has_words_or_says_enough_itself() -> None:
+    classes = [
+        found
+        for module in (errors, app_error)
+        for _name, found in inspect.getmembers(module, inspect.isclass)
+        if issubclass(found, EngineError | app_error.AppError)
+    ]
+    own_words = {"engine_error", "app_error", "model", "invalid_value", "not_supported_yet"}
+    own_words |= {"unknown_id", "duplicate_id", "load_cancelled"}
+    codes = {found.code for found in classes}
+    assert codes - set(error_text._DESCRIBED) == own_words
+
+
+def test_every_text_of_this_file_is_translated() -> None:
+    known = {re.sub(r"\{\w+\}", "{}", key) for key in catalogue("zh_CN")}
+    for describe in error_text._DESCRIBED.values():
+        numbers = dict.fromkeys(
+            ("prompt_tokens", "context_length", "pool_tokens", "path", "found", "known"), "{}"
+        )
+        for text in describe(numbers):
+            assert not text or text in known, text
