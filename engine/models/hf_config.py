@@ -28,7 +28,11 @@ def read_config(folder: Path) -> ModelConfig:
     if values is None:
         raise ModelNotFoundError(f"There is no config.json in {folder}.", path=str(folder))
     generation = read_json(folder / "generation_config.json") or {}
-    return config_from_hf(values, generation, default_name=folder.name)
+    name = folder.name
+    if folder.parent.name == "snapshots":
+        # A hub's own cache: models--owner--name/snapshots/revision.
+        name = folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return config_from_hf(values, generation, default_name=name)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -57,16 +61,7 @@ def config_from_hf(
         ModelFileError: an entry is missing or out of range.
         UnsupportedModelError: an architecture or variant that we do not know.
     """
-    architectures = values.get("architectures")
-    architecture = (
-        str(architectures[0]) if isinstance(architectures, list) and architectures else ""
-    )
-    if architecture not in SUPPORTED_ARCHITECTURES:
-        raise UnsupportedModelError(
-            f"The model's architecture is {architecture or 'not named'}; "
-            f"known: {', '.join(SUPPORTED_ARCHITECTURES)}.",
-            architecture=architecture,
-        )
+    architecture = _known_architecture(values)
     _require_plain(values)
     heads = _size(values, "num_attention_heads")
     kv_heads = _size(values, "num_key_value_heads", heads)
@@ -97,6 +92,18 @@ def config_from_hf(
         eos_token_ids=token_ids(values, generation or {}),
         bos_token_id=min(token_ids(values, key="bos_token_id"), default=None),
     )
+
+
+def _known_architecture(values: Mapping[str, Any]) -> str:
+    names = values.get("architectures")
+    architecture = str(names[0]) if isinstance(names, list) and names else ""
+    if architecture not in SUPPORTED_ARCHITECTURES:
+        raise UnsupportedModelError(
+            f"The model's architecture is {architecture or 'not named'}; "
+            f"known: {', '.join(SUPPORTED_ARCHITECTURES)}.",
+            architecture=architecture,
+        )
+    return architecture
 
 
 def token_ids(*sources: Mapping[str, Any], key: str = "eos_token_id") -> tuple[int, ...]:

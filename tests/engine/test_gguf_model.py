@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 import torch
 from gguf.constants import GGMLQuantizationType as Kind
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from engine.api.errors import (
-    EngineError,
     LoadCancelledError,
     ModelFetchError,
     ModelFileError,
@@ -279,27 +276,3 @@ def test_progress_rises_to_one(tmp_path: Path) -> None:
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     assert {stage for stage, _ in seen} == {"read", "tokenizer", "expand"}
-
-
-@pytest.fixture(scope="module")
-def tiny_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return TinyGguf().write(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes=st.lists(st.tuples(st.integers(0, 9000), st.binary(min_size=1, max_size=8))))
-def test_any_damage_to_the_header_is_an_engine_error_or_harmless(
-    changes: list[tuple[int, bytes]], tiny_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("damaged")
-    data = bytearray(tiny_file.read_bytes())
-    for at, piece in changes:
-        data[at : at + len(piece)] = piece
-    path = folder / "tiny.gguf"
-    path.write_bytes(data)
-    try:
-        open_model(path, folder / "models")
-    except EngineError:
-        assert nothing_left(folder / "models")
-    finally:
-        shutil.rmtree(folder)
