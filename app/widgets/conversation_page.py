@@ -108,8 +108,7 @@ class ConversationPage(QWidget):
             self.empty_state.prompt.setFocus()
             return
         text = self.conversation.system_prompt
-        is_default = text == self._session.default_system_prompt
-        SystemPromptDialog(text, is_default, self._on_prompt_saved, self).open()
+        SystemPromptDialog(text, self._on_prompt_saved, self).open()
 
     def last_answer(self) -> Message | None:
         """The last answer of the shown branch."""

@@ -27,9 +27,7 @@ from app.markdown_inline import is_safe_link
 class SystemPromptDialog(QDialog):
     """Edits the system prompt of one conversation. ``save(text, is_default)`` is called on Save."""
 
-    def __init__(
-        self, text: str, is_default: bool, save: Callable[[str, bool], None], parent: QWidget
-    ) -> None:
+    def __init__(self, text: str, save: Callable[[str, bool], None], parent: QWidget) -> None:
         super().__init__(parent)
         self._save = save
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -47,7 +45,6 @@ class SystemPromptDialog(QDialog):
         note.setWordWrap(True)
         note.setProperty("tone", "muted")
         self.default_box = QCheckBox(tr("Use as default for new tabs"))
-        self.default_box.setChecked(is_default)
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Save | kinds.Cancel)
         self.buttons.accepted.connect(self.accept)

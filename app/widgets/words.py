@@ -24,13 +24,6 @@ def error_words(error: ErrorInfo) -> str:
     return " ".join(part for part in describe_error(error) if part)
 
 
-def size_words(num_bytes: float) -> str:
-    """Bytes as MB or GB, decimal."""
-    if num_bytes >= 1e9:
-        return f"{num_bytes / 1e9:.1f} GB"
-    return f"{num_bytes / 1e6:,.0f} MB"
-
-
 def duration_words(seconds: float) -> str:
     """Below ten seconds with the precision that matters."""
     return f"{seconds * 1000:,.0f} ms" if seconds < 1.0 else f"{seconds:.1f} s"
@@ -57,11 +50,10 @@ def usage_words(usage: RequestUsage) -> str:
 def request_words(state: RequestState, title_of: Callable[[str], str]) -> str:
     """What an answer waits for or does; empty while it is simply streaming."""
     if state.phase is RequestPhase.PREFILL:
-        words = tr(
-            "Reading the prompt: {done} of {total} tokens", done=state.done, total=state.total
-        )
+        done, total = f"{state.done:,}", f"{state.total:,}"
+        words = tr("Reading the prompt: {done} of {total} tokens", done=done, total=total)
         if state.cached:
-            words += SEPARATOR + tr("{cached} from cache", cached=state.cached)
+            words += SEPARATOR + tr("{cached} from cache", cached=f"{state.cached:,}")
         return words
     if state.phase is not RequestPhase.WAITING:
         return ""
