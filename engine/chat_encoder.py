@@ -201,7 +201,7 @@ class _Splice:
     def num_lost(self) -> int:
         """Tokens that follow and belong to earlier turns whose ids could not be used."""
         after = self._messages[self._last_index + 1 :]
-        if not any(message.turn is not None for message in after):
+        if not any(message.turn is not None for message in after if message.role == "assistant"):
             return 0
         self._diverge(len(self.ids))
         end = self._encoder.history_length(self._messages, self._text)

@@ -89,6 +89,48 @@ def test_every_turn_begins_with_all_turns_before(
     assert again.reencoded_tokens == 0
 
 
+SAMPLED = st.lists(
+    st.one_of(
+        st.integers(3, 260).map(lambda token_id: [token_id]),
+        st.sampled_from(["hello", " w", "l", "<|im_end|>", "é", "\n"]).map(
+            lambda text: tiny_tokenizer().encode_text(text)
+        ),
+    ),
+    max_size=6,
+).map(lambda parts: [token_id for part in parts for token_id in part])
+
+
+@given(
+    turns=st.lists(
+        st.tuples(SAMPLED, st.sampled_from(["ended", "cut", "stopped", "continued"])), max_size=5
+    )
+)
+def test_turns_of_all_endings_stay_exact_and_read_as_they_were_shown(
+    turns: list[tuple[list[int], str]],
+) -> None:
+    tokenizer, encoder = tiny_tokenizer(), tiny_encoder()
+    messages = [user("q")]
+    for sampled, how in turns:
+        prompt = encoder.encode(messages)
+        assert prompt.token_ids[: prompt.turn_start] == fed_so_far(messages)
+        stop = ("lo", "\n") if how == "stopped" else ()
+        reply = answer(prompt, [*sampled, END_ID] if how == "ended" else sampled, tokenizer, stop)
+        if how == "continued":
+            prompt = encoder.encode([*messages, reply], continue_answer=True)
+            assert prompt.token_ids[: prompt.turn_start] == fed_so_far(messages)
+            assert prompt.answer_chars == len(reply.content)
+            rest = answer(prompt, [*byte_ids(b"more"), END_ID], tokenizer)
+            reply = replace(rest, content=reply.content + rest.content)
+        messages += [reply, user("r")]
+    final = encoder.encode(messages)
+    assert final.token_ids[: final.turn_start] == fed_so_far(messages)
+    assert final.reencoded_tokens == 0
+    assert tokenizer.decode(final.token_ids, False) == (
+        "".join(f"<|im_start|>{m.role}\n{m.content}<|im_end|>\n" for m in messages)
+        + "<|im_start|>assistant\n"
+    )
+
+
 def test_an_answer_that_was_cut_off_gets_the_templates_full_end() -> None:
     tokenizer, encoder = tiny_tokenizer(), tiny_encoder()
     messages = [user("q")]
