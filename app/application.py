@@ -91,6 +91,7 @@ class QuireApplication(QObject):
     def _start(self) -> None:
         """What the first paint need not wait for."""
         self.bridge.start()
+        _LOG.info("engine started")
         self.session.load_model(self._options.model or self._settings.values.model_path)
         self.session.raise_stored_problems()
         self._raise_server = RaiseServer(self._profile_dir, self)
@@ -98,6 +99,7 @@ class QuireApplication(QObject):
 
     @Slot()
     def _on_raise_server_raise_requested(self) -> None:
+        _LOG.info("asked to come to the front by a second start")
         self.window.setWindowState(self.window.windowState() & ~Qt.WindowState.WindowMinimized)
         self.window.show()
         self.window.raise_()

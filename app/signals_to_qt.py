@@ -40,11 +40,13 @@ class TerminationSignals(QObject):
         self._write.close()
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self._on_signal()
+        """Does nothing: it may run in the middle of any code, even of a paint event."""
 
     @Slot()
     def _on_notifier_activated(self) -> None:
         try:
-            self._read.recv(64)
+            arrived = self._read.recv(64)
         except BlockingIOError:
             return
+        if any(number in self._old for number in arrived):
+            self._on_signal()

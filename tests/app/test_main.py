@@ -1,0 +1,160 @@
+"""Starting and ending the application, in processes of their own."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.command_line import parse
+from tests.helpers import run_app
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+
+
+class Running:
+    """The application in a process of its own, once its engine was started."""
+
+    def __init__(self, data_dir: Path, fault: str = "none") -> None:
+        self.data_dir = data_dir
+        self.process = run_app.start("--data-dir", str(data_dir), fault=fault)
+        self.wait_for(lambda: "engine started" in self.log())
+
+    def log(self) -> str:
+        file = self.data_dir / "quire.log"
+        return file.read_text("utf-8") if file.exists() else ""
+
+    def wait_for(self, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            assert time.monotonic() < deadline, self.log()
+            assert self.process.poll() is None, self.end()
+            time.sleep(0.05)
+
+    def end(self) -> tuple[int, str]:
+        """Waits for the end: the exit status and stderr."""
+        _output, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "張 庭 é's dir"
+
+
+@pytest.fixture
+def running(data_dir: Path) -> Iterator[Running]:
+    running = Running(data_dir)
+    yield running
+    if running.process.poll() is None:
+        running.process.kill()
+    running.process.communicate()
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_ends(running: Running, number: signal.Signals) -> None:
+    started = time.monotonic()
+    running.process.send_signal(number)
+    status, _errors = running.end()
+    assert status == 0
+    assert time.monotonic() - started < 5.0
+    with closing(sqlite3.connect(running.data_dir / "conversations.sqlite3")) as database:
+        assert database.execute("SELECT count(*) FROM conversations").fetchone()[0] == 1
+
+
+@posix
+def test_an_engine_that_does_not_end_does_not_hold_the_process(data_dir: Path) -> None:
+    running = Running(data_dir, fault="never-ends")
+    started = time.monotonic()
+    running.process.send_signal(signal.SIGTERM)
+    status, _errors = running.end()
+    assert status == 0
+    assert time.monotonic() - started < 5.0
+    assert "still busy" in running.log()
+
+
+@posix
+def test_a_second_start_raises_the_first_window_and_ends(running: Running) -> None:
+    second = run_app.run("--data-dir", str(running.data_dir))
+    assert second.returncode == 0
+    assert "already open" in second.stderr
+    running.wait_for(lambda: "asked to come to the front" in running.log())
+
+
+def test_a_profile_that_cannot_be_made_is_refused_with_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    done = run_app.run("--data-dir", str(tmp_path / "file" / "profile"))
+    assert done.returncode == 3
+    assert "cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_newer_database_is_refused_with_the_cause(data_dir: Path) -> None:
+    data_dir.mkdir(parents=True)
+    with closing(sqlite3.connect(data_dir / "conversations.sqlite3")) as database:
+        database.execute("PRAGMA user_version = 99")
+    done = run_app.run("--data-dir", str(data_dir))
+    assert done.returncode == 3
+    assert "schema 99" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--trace", "x.ndjson"], "--trace is not supported yet"),
+        (["--tabs", "3"], "--tabs goes with --self-test"),
+        (["--self-test", "--tabs", "1"], "--tabs 1: 2 to 32"),
+        (["--self-test", "--data-dir", "x"], "temporary profile"),
+        (["--what"], "unrecognized arguments"),
+    ],
+)
+def test_arguments_that_make_no_sense_end_with_a_message_and_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_relative_paths_are_those_of_the_start(tmp_path: Path) -> None:
+    options = parse(["--model", "a.gguf", "--models-dir", "models"])
+    assert options.model == str(Path.cwd() / "a.gguf")
+    assert options.models_dir == Path.cwd() / "models"
+    assert (options.data_dir, options.self_test, options.tabs) == (None, False, 4)
+
+
+def test_importing_the_application_loads_no_engine_and_no_torch() -> None:
+    program = (
+        "import sys, app.main; "
+        "print([m for m in sys.modules if m in ('torch', 'transformers', 'engine.worker')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=run_app.REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@posix
+def test_a_signal_during_the_first_paint_ends_without_a_complaint_of_qt(data_dir: Path) -> None:
+    process = run_app.start("--data-dir", str(data_dir))
+    log = data_dir / "quire.log"
+    while not (log.exists() and "first paint" in log.read_text("utf-8")):
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "WARNING" not in log.read_text("utf-8")
