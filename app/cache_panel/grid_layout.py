@@ -12,9 +12,10 @@ FLAT_SIDE = 3
 class GridLayout:
     """Blocks in address order, row by row.
 
-    ``side``: width of a cell, its gap included; ``row_height``: the same, or more for cells too
-    small to have a pattern, so that they fill the area. ``blocks_per_cell`` is more than 1 only
-    when the area has fewer pixels than the pool has blocks.
+    ``num_blocks``: leading blocks of the pool that are shown. ``side``: width of a cell, its gap
+    included; ``row_height``: the same, or more for cells too small to have a pattern, so that they
+    fill the area. ``blocks_per_cell`` is more than 1 only when the area has fewer pixels than the
+    pool has blocks.
     """
 
     num_blocks: int
@@ -24,15 +25,26 @@ class GridLayout:
     blocks_per_cell: int = 1
 
     @classmethod
-    def fit(cls, num_blocks: int, width: int, height: int, max_side: int) -> GridLayout:
-        """The largest cells with which the pool fits into ``width`` × ``height``."""
+    def fit(
+        cls, num_blocks: int, num_touched: int, width: int, height: int, sides: tuple[int, int]
+    ) -> GridLayout:
+        """The largest cells with which the pool's touched part fits into ``width`` × ``height``.
+
+        Blocks from ``num_touched`` on are all free: they are shown as far as there is room. The
+        whole pool is shown anyway where its cells get at least the smaller of ``sides``; the larger
+        is the limit of all cells.
+        """
         width, height = max(1, width), max(1, height)
-        for side in range(min(max_side, width), 0, -1):
-            columns = width // side
-            rows = -(-num_blocks // columns)
-            if rows * side <= height:
-                stretched = min(height // rows, 2 * side) if side <= FLAT_SIDE else side
-                return cls(num_blocks, side, columns, stretched)
+        whole_side, max_side = sides
+        for needed, smallest in ((num_blocks, whole_side), (max(1, num_touched), 1)):
+            for side in range(min(max_side, width), smallest - 1, -1):
+                columns = width // side
+                room = columns * (height // side)
+                if room >= needed:
+                    shown = min(num_blocks, room)
+                    rows = -(-shown // columns)
+                    stretched = min(height // rows, 2 * side) if side <= FLAT_SIDE else side
+                    return cls(shown, side, columns, stretched)
         return cls(num_blocks, 1, width, 1, -(-num_blocks // (width * height)))
 
     @property

@@ -18,6 +18,7 @@ KIND_MASK = 3
 PINNED_BIT = 4
 LABEL_SHIFT = 3
 MAX_LABEL = 999
+ALL = slice(None)
 NUM_CODES = (MAX_LABEL + 1) << LABEL_SHIFT
 
 
@@ -47,9 +48,8 @@ class Looks:
         """Conversations were opened, closed or numbered anew."""
         self._model = None
 
-    def codes(self, model: PoolModel, blocks: Array | None = None) -> Array:
-        """int32 codes of ``blocks``, or of the whole pool."""
-        chosen = slice(None) if blocks is None else blocks
+    def codes(self, model: PoolModel, chosen: Array | slice = ALL) -> Array:
+        """int32 codes of the chosen blocks, or of the whole pool."""
         numbers = self._numbers_for(model)
         used = model.state[chosen] == USED
         shared = used & (model.ref_count[chosen] - model.pins[chosen] > 1)

@@ -77,6 +77,7 @@ class CachePanel(QWidget):
         self._feed = PoolFeed()
         self._events: list[PoolEvent] = []
         self._subscribed = False
+        self._is_roomy = True
         self._last_refresh_s = 0.0
         self._last_subscription_s = 0.0
         self._tables_seen: tuple[int, int] = (0, -1)
@@ -113,6 +114,10 @@ class CachePanel(QWidget):
         self._trouble = WrappedLabel(1, "error")
         self._usage = UsageView(theme)
         self._grid = PoolGrid(self._looks, theme, self._describe)
+        self._more = plain_label(tone="muted")
+        self._more.hide()
+        self._more.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self._grid.num_hidden_changed.connect(self._on_grid_num_hidden_changed)
         self._block = WrappedLabel(3, "muted")
         self._savings = WrappedLabel(1)
         self._waste = WrappedLabel(1, "muted")
@@ -126,7 +131,7 @@ class CachePanel(QWidget):
         self._body.addLayout(self._left_part(), 1)
         self._body.addLayout(self._right_part(), 0)
         # Less than the layout would ask for: a low panel drops what it can do without.
-        self.setMinimumSize(280, 392)
+        self.setMinimumSize(280, 400)
         self._name_parts()
         self._show_block(-1)
 
@@ -134,7 +139,7 @@ class CachePanel(QWidget):
         head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         head.addWidget(self._title)
         head.addWidget(self._size, 1, Qt.AlignmentFlag.AlignRight)
-        return column(head, self._trouble, self._usage, (self._grid, 1), self._block)
+        return column(head, self._trouble, self._usage, (self._grid, 1), self._more, self._block)
 
     def _right_part(self) -> QVBoxLayout:
         heading = plain_label(tr("Block tables"))
@@ -283,6 +288,11 @@ class CachePanel(QWidget):
         self._show_block(block_id)
 
     @Slot(int)
+    def _on_grid_num_hidden_changed(self, num_blocks: int) -> None:
+        set_text(self._more, words.more_free(num_blocks))
+        self._more.setVisible(self._is_roomy and num_blocks > 0)
+
+    @Slot(int)
     def _on_tables_block_hovered(self, block_id: int) -> None:
         self._tables.set_highlight(block_id)
         self._grid.set_highlight([block_id] if block_id >= 0 else [])
@@ -304,9 +314,10 @@ class CachePanel(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         wide = self.width() >= WIDE_FROM and self.width() > self.height()
-        roomy = wide or self.height() >= ROOMY_FROM
-        self._usage.show_legend(roomy)
-        self._waste.setVisible(roomy)
+        self._is_roomy = wide or self.height() >= ROOMY_FROM
+        self._usage.show_legend(self._is_roomy)
+        self._waste.setVisible(self._is_roomy)
+        self._more.setVisible(self._is_roomy and self._grid.num_hidden > 0)
         direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
         if self._body.direction() != direction:
             self._body.setDirection(direction)

@@ -30,7 +30,8 @@ from app.cache_panel.tiles import TileAtlas
 from app.theme import Theme
 
 MARGIN = 3
-MAX_SIDE = 26
+# A pool that does not fit in cells of 10 pixels shows its touched part, in cells of up to 18.
+SIDES = (10, 18)
 MIN_RIM_SIDE = 4
 MAX_RIMS = 256
 
@@ -48,10 +49,12 @@ class PoolGrid(QWidget):
     """Shows ``model``; the owner calls ``refresh`` with what changed.
 
     ``describe(block_id)`` gives the plain text of a cell's tool tip. ``block_hovered(block_id)``
-    follows the mouse and the keyboard cursor; -1 when neither is on a cell.
+    follows the mouse and the keyboard cursor; -1 when neither is on a cell. While a large pool is
+    mostly untouched, its first blocks alone are shown, in larger cells; see ``num_hidden``.
     """
 
     block_hovered = Signal(int)
+    num_hidden_changed = Signal(int)
 
     def __init__(
         self, looks: Looks, theme: Theme, describe: Callable[[int], str],
@@ -66,6 +69,7 @@ class PoolGrid(QWidget):
         self._picture: GridImage | None = None
         self._rims = Rims(self)
         self._cursor = 0
+        self._last_hidden = 0
         self._pointed = -1
         self._highlight: frozenset[int] = frozenset()
         self.setMouseTracking(True)
@@ -84,6 +88,13 @@ class PoolGrid(QWidget):
         return None if self._picture is None else self._picture.layout
 
     @property
+    def num_hidden(self) -> int:
+        """Blocks behind the last cell: all free, and not shown while there is no need."""
+        if self._model is None or self._picture is None:
+            return 0
+        return self._model.num_blocks - self._picture.layout.num_blocks
+
+    @property
     def cursor_block(self) -> int:
         """The block under the keyboard cursor."""
         return self._cursor
@@ -96,8 +107,6 @@ class PoolGrid(QWidget):
     def set_model(self, model: PoolModel | None) -> None:
         """Shows another pool, or none."""
         self._model = model
-        if model is not None:
-            self._cursor = min(self._cursor, model.num_blocks - 1)
         self.redraw()
 
     def set_theme(self, theme: Theme) -> None:
@@ -120,13 +129,18 @@ class PoolGrid(QWidget):
         else:
             layout = GridLayout.fit(
                 model.num_blocks,
+                model.num_touched(),
                 int((self.width() - 2 * MARGIN) * ratio),
                 int((self.height() - 2 * MARGIN) * ratio),
-                int(MAX_SIDE * ratio),
+                (int(SIDES[0] * ratio), int(SIDES[1] * ratio)),
             )
             self._picture = GridImage(layout, self._atlas_for(layout.side, ratio))
-            self._picture.draw_all(self._looks.codes(model))
+            self._picture.draw_all(self._looks.codes(model, slice(layout.num_blocks)))
+            self._cursor = min(self._cursor, layout.num_blocks - 1)
         self.update()
+        if self.num_hidden != self._last_hidden:
+            self._last_hidden = self.num_hidden
+            self.num_hidden_changed.emit(self.num_hidden)
 
     def _atlas_for(self, side: int, ratio: float) -> TileAtlas:
         atlas = self._atlas
@@ -140,6 +154,9 @@ class PoolGrid(QWidget):
         if model is None or picture is None or not dirty:
             return
         blocks = np.fromiter(dirty, np.int64, len(dirty))
+        if int(blocks.max()) >= picture.layout.num_blocks:
+            self.redraw()
+            return
         cells, members = picture.members(blocks)
         picture.draw(cells, self._looks.codes(model, members))
         if written and picture.layout.side >= MIN_RIM_SIDE * self.devicePixelRatioF():
@@ -167,8 +184,7 @@ class PoolGrid(QWidget):
         painter.drawImage(MARGIN, MARGIN, self._picture.image)
         self._rims.paint(painter, self._theme.color("text"))
         accent = self._theme.color("accent")
-        for block in self._highlight:
-            self._outline(painter, [block], accent, 1.6)
+        self._outline(painter, sorted(self._highlight), accent, 1.6)
         if self._pointed >= 0:
             self._outline(painter, [self._pointed], accent, 2.0)
         if self.hasFocus():
@@ -179,7 +195,8 @@ class PoolGrid(QWidget):
     def _outline(self, painter: QPainter, blocks: list[int], color: QColor, width: float) -> None:
         painter.setPen(QPen(color, width, j=Qt.PenJoinStyle.MiterJoin))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRects([self.rect_of(block) for block in blocks])
+        shown = self._picture.layout.num_blocks if self._picture is not None else 0
+        painter.drawRects([self.rect_of(block) for block in blocks if block < shown])
 
     def rect_of(self, block_id: int) -> QRectF:
         """The block's cell in logical pixels, without its gap."""
@@ -209,8 +226,8 @@ class PoolGrid(QWidget):
 
     def move_cursor(self, block_id: int) -> None:
         """Puts the keyboard cursor on a block."""
-        if self._model is not None:
-            self._cursor = max(0, min(block_id, self._model.num_blocks - 1))
+        if self._picture is not None:
+            self._cursor = max(0, min(block_id, self._picture.layout.num_blocks - 1))
             self.block_hovered.emit(self._cursor)
             self.update()
 

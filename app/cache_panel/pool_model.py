@@ -271,6 +271,11 @@ class PoolModel:
             pins,
         )
 
+    def num_touched(self) -> int:
+        """Blocks from this id on are all free."""
+        in_use = np.flatnonzero(self.state)
+        return int(in_use[-1]) + 1 if len(in_use) else 0
+
     def places_of(self, block_id: int) -> list[tuple[LiveTable, int]]:
         """The live tables that hold a block, each with its logical index."""
         return [

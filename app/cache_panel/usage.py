@@ -102,6 +102,7 @@ class UsageView(QWidget):
         self._sizes = {name: plain_label(tone="muted") for name in self._figures}
         self._legend = {name: (plain_label(), plain_label()) for name in _LEGEND_CODES}
         self._legend["written"] = (plain_label(), plain_label())
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(8)
@@ -155,8 +156,10 @@ class UsageView(QWidget):
             column = QVBoxLayout()
             column.setSpacing(0)
             heading = plain_label(title, "muted")
-            self._figures[name].setFont(number_font(15.0))
-            for label in (heading, self._figures[name], self._sizes[name]):
+            figure = self._figures[name]
+            figure.setFont(number_font(15.0))
+            figure.setMinimumHeight(figure.fontMetrics().height() + 2)
+            for label in (heading, figure, self._sizes[name]):
                 column.addWidget(label)
             row.addLayout(column, 1)
         return row

@@ -24,7 +24,7 @@ def megabytes(value: float) -> str:
     """``9.7 MB``, with more digits for small and fewer for large values; GB from 10,000 MB on."""
     if value >= 10_000:
         return tr("{value} GB", value=f"{value / 1000:,.1f}")
-    digits = 0 if value >= 100 else 1 if value >= 1 else 2
+    digits = 0 if value >= 100 or value == 0 else 1 if value >= 1 else 2
     return tr("{value} MB", value=f"{value:,.{digits}f}")
 
 
@@ -43,6 +43,13 @@ def pool_size(model: PoolModel) -> str:
         tokens=tokens(model.block_size),
         size=megabytes(figures.megabytes(model, model.num_blocks)),
     )
+
+
+def more_free(num_blocks: int) -> str:
+    """What the grid leaves out; empty for nothing."""
+    if not num_blocks:
+        return ""
+    return tr_n("and {n} more free block", "and {n} more free blocks", num_blocks)
 
 
 def saved(model: PoolModel, num_blocks: int, num_tokens: int) -> str:

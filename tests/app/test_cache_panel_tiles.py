@@ -133,17 +133,31 @@ def test_looks_of_a_real_pool() -> None:
     assert looks.codes(model, some).tolist() == codes[some].tolist()
 
 
-@given(st.integers(1, 300_000), st.integers(1, 1200), st.integers(1, 1200))
-def test_layout_fits_and_finds_its_blocks(num_blocks: int, width: int, height: int) -> None:
-    layout = GridLayout.fit(num_blocks, width, height, 26)
+@given(st.integers(1, 300_000), st.floats(0, 1), st.integers(1, 1200), st.integers(1, 1200))
+def test_layout_fits_and_finds_its_blocks(
+    num_blocks: int, touched: float, width: int, height: int
+) -> None:
+    num_touched = round(num_blocks * touched)
+    layout = GridLayout.fit(num_blocks, num_touched, width, height, (10, 18))
     assert layout.width <= width
     assert layout.height <= height
-    assert layout.rows * layout.columns * layout.blocks_per_cell >= num_blocks
-    for block in {0, num_blocks // 2, num_blocks - 1}:
+    assert num_touched <= layout.num_blocks <= num_blocks
+    assert layout.rows * layout.columns * layout.blocks_per_cell >= layout.num_blocks
+    for block in {0, layout.num_blocks // 2, layout.num_blocks - 1}:
         x, y = layout.origin(block)
         found = layout.block_at(x + layout.side - 0.5, y + 0.5)
         assert found == block - block % layout.blocks_per_cell
     assert layout.block_at(-1, 0) == layout.block_at(layout.width, 0) == -1
+
+
+def test_untouched_tail_is_left_out_only_where_cells_would_be_small() -> None:
+    sides = (10, 18)
+    assert GridLayout.fit(400, 10, 300, 300, sides).num_blocks == 400
+    assert GridLayout.fit(400, 10, 300, 300, sides).side == 15
+    large = GridLayout.fit(20_000, 100, 300, 300, sides)
+    assert (large.side, large.num_blocks) == (18, 256)
+    assert GridLayout.fit(20_000, 400, 300, 300, sides).side == 15
+    assert GridLayout.fit(20_000, 20_000, 300, 300, sides).side == 2
 
 
 @pytest.mark.parametrize("area", [(400, 400), (60, 60), (24, 12)])
@@ -154,7 +168,7 @@ def test_drawing_dirty_cells_gives_the_same_picture_as_drawing_all(
     scripted.drain()
     model = PoolModel.from_snapshot(scripted.snapshot())
     looks = Looks(lambda conversation_id: int(conversation_id[1:]))
-    layout = GridLayout.fit(model.num_blocks, *area, 26)
+    layout = GridLayout.fit(model.num_blocks, model.num_blocks, *area, (10, 18))
     picture = GridImage(layout, TileAtlas(load_theme("dark"), layout.side))
     picture.draw_all(looks.codes(model))
     before = pixels_of(picture.image)

@@ -34,13 +34,13 @@ class TimerCounter(QObject):
 
 
 def filled_pool(num_blocks: int) -> ScriptedPool:
-    """Four live conversations with a common prefix; half of the rest is cached."""
+    """Four live conversations with a common prefix; the rest is cached, the last block too."""
     scripted = ScriptedPool(num_blocks)
     for index in range(1, 5):
         own = [10_000 * index + i for i in range(200)]
         assert scripted.admit(f"r{index}", f"c{index}", [*range(300), *own])
         scripted.compute(f"r{index}")
-    for index in range(num_blocks // 256):
+    for index in range((num_blocks - scripted.pool.num_used) // 128):
         tokens = [1_000_000 + 4096 * index + i for i in range(128 * 16 + 1)]
         assert scripted.admit(f"x{index}", f"c{index % 4 + 1}", tokens)
         scripted.compute(f"x{index}")
