@@ -52,3 +52,8 @@ class StoreDamagedError(AppError):
 class StoreWriteError(AppError):
     code = "store_write"
     action = "Free some disk space. Saving is tried again; keep the window open until then."
+
+    @classmethod
+    def of(cls, error: Exception) -> StoreWriteError:
+        """What SQLite or the file system said."""
+        return cls(f"A conversation could not be saved: {error}", reason=str(error))

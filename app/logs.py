@@ -43,6 +43,8 @@ def open_log(log_file: Path) -> None:
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     )
+    # A full disk must not fill stderr with tracebacks of the log itself.
+    logging.raiseExceptions = False
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from app.app_error import DataDirectoryError, StoreDamagedError, StoreWriteError
 from app.conversation import Conversation, Message
@@ -21,7 +22,7 @@ from app.store_rows import (
     message_row,
     upsert_sql,
 )
-from app.store_schema import connect, prepare
+from app.store_schema import connect, open_database, open_to_read
 from app.store_writer import Job, StoreWriter
 from engine.api.errors import ErrorInfo
 
@@ -61,11 +62,9 @@ class Store:
         self.problems: list[ErrorInfo] = []
         self.profile = profile
         self._lock = DirectoryLock(profile.lock_file)
+        self._is_read_only = False
         try:
             self._reader = self._opened()
-            self._reader.execute(
-                "UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'"
-            )
             self._state: dict[str, str] = {
                 row["name"]: row["value"] for row in self._reader.execute("SELECT * FROM state")
             }
@@ -80,29 +79,40 @@ class Store:
             self._lock.release()
             raise
         self._writer = StoreWriter(
-            lambda: connect(profile.database),
+            self._connected,
             lambda error: self.on_error(error),
             lambda: self.on_recovered(),
         )
 
     def _opened(self) -> sqlite3.Connection:
+        database = self.profile.database
         try:
-            return self._opened_once()
+            connection = open_database(database)
+        except sqlite3.OperationalError as error:
+            # A full disk, most often. What is stored can be read; the writer tries again and again.
+            self.problems.append(StoreWriteError.of(error).info())
+            connection = open_to_read(database)
+            self._is_read_only = True
         except (StoreDamagedError, sqlite3.DatabaseError) as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
             self._put_aside(str(error))
-            return self._opened_once()
-
-    def _opened_once(self) -> sqlite3.Connection:
-        connection = connect(self.profile.database)
-        try:
-            prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
+            connection = open_database(database)
         connection.row_factory = sqlite3.Row
         return connection
+
+    def _connected(self) -> sqlite3.Connection:
+        """The writer thread's connection; it makes the tables that could not be made at the start."""
+        open_ = open_database if self._is_read_only else connect
+        return open_(self.profile.database)
+
+    def _reading(self) -> sqlite3.Connection:
+        """The connection to read from; a proper one as soon as there can be one."""
+        if self._is_read_only and not self._writer.is_failing and self._writer.attempts:
+            with suppress(sqlite3.Error):
+                connection = connect(self.profile.database)
+                connection.row_factory = sqlite3.Row
+                self._reader.close()
+                self._reader, self._is_read_only = connection, False
+        return self._reader
 
     def _put_aside(self, reason: str) -> None:
         database = self.profile.database
@@ -127,7 +137,7 @@ class Store:
         """All stored conversations, the latest used first. Sees what has been written, not the
         queue.
         """
-        rows = self._reader.execute(
+        rows = self._reading().execute(
             "SELECT conversation_id, title, number, is_open, created_at, updated_at"
             " FROM conversations ORDER BY updated_at DESC"
         )
@@ -145,9 +155,11 @@ class Store:
 
     def load_conversation(self, conversation_id: str) -> Conversation | None:
         """One conversation with all its messages, repaired if need be; None if it is not stored."""
-        row = self._reader.execute(
-            "SELECT * FROM conversations WHERE conversation_id = ?", (conversation_id,)
-        ).fetchone()
+        row = (
+            self._reading()
+            .execute("SELECT * FROM conversations WHERE conversation_id = ?", (conversation_id,))
+            .fetchone()
+        )
         if row is None:
             return None
         conversation = conversation_from_row(row)

@@ -56,8 +56,46 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
+def open_database(database: Path) -> sqlite3.Connection:
+    """Opens the database in autocommit mode, checks it, and makes the tables of an empty one.
+
+    Answers that a crash cut are marked as interrupted.
+
+    Raises:
+        StoreTooNewError: its schema is newer than ``SCHEMA_VERSION``; nothing was changed.
+        StoreDamagedError: it failed SQLite's quick check, or belongs to another program.
+        sqlite3.Error: it cannot be read or written.
+    """
+    connection = connect(database)
+    try:
+        _prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_to_read(database: Path) -> sqlite3.Connection:
+    """What was stored when the database was last closed, where nothing can be written.
+
+    Raises:
+        StoreTooNewError: its schema is newer than ``SCHEMA_VERSION``.
+        sqlite3.Error: it cannot be read.
+    """
+    if database.exists() and database.stat().st_size:
+        # Without "immutable" SQLite would have to make its shared-memory file first.
+        uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        if _require_known(connection) == SCHEMA_VERSION:
+            return connection
+        connection.close()
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _create(connection)
+    return connection
+
+
 def connect(database: Path) -> sqlite3.Connection:
-    """Opens the database in autocommit mode with foreign keys and a busy timeout.
+    """A connection in autocommit mode with WAL, foreign keys and a busy timeout.
 
     Raises:
         sqlite3.Error: it cannot be opened.
@@ -75,22 +113,20 @@ def connect(database: Path) -> sqlite3.Connection:
     return connection
 
 
-def prepare(connection: sqlite3.Connection) -> None:
-    """Checks the database and makes the tables of an empty one.
-
-    Raises:
-        StoreTooNewError: its schema is newer than ``SCHEMA_VERSION``; nothing was changed.
-        StoreDamagedError: it failed SQLite's quick check, or belongs to another program.
-        sqlite3.Error: it cannot be read or written.
-    """
+def _require_known(connection: sqlite3.Connection) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > SCHEMA_VERSION:
         raise StoreTooNewError(
-            f"The conversations were saved by a newer Quire: schema {version}, "
+            f"The conversations are of a newer Quire: schema {version}, "
             f"this one knows {SCHEMA_VERSION}.",
             found=version,
             known=SCHEMA_VERSION,
         )
+    return version
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    version = _require_known(connection)
     finding = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     if finding != "ok":
         raise StoreDamagedError(f"The conversation database is damaged: {finding}", reason=finding)
@@ -100,6 +136,7 @@ def prepare(connection: sqlite3.Connection) -> None:
         raise StoreDamagedError(
             "The conversation database belongs to another program.", reason="application id"
         )
+    connection.execute("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -52,6 +52,11 @@ class StoreWriter:
         self._thread = threading.Thread(target=self._run, name="quire-store", daemon=True)
         self._thread.start()
 
+    @property
+    def is_failing(self) -> bool:
+        """True from a refusal of the disk to the next success."""
+        return self._failing
+
     def put(self, key: Key, job: Job) -> None:
         """Queues a job to run at once, in place of an older one with the same key."""
         with self._changed:
@@ -143,11 +148,11 @@ class StoreWriter:
                 self._due_s = time.monotonic() + RETRY_INTERVAL_S
             self._changed.notify_all()
         if failure is not None and not was_failing:
-            self._on_error(_write_error(failure))
+            self._on_error(StoreWriteError.of(failure))
         elif failure is None and was_failing:
             self._on_recovered()
         for cause in refused:
-            self._on_error(_write_error(cause))
+            self._on_error(StoreWriteError.of(cause))
 
 
 def _run_batch(connection: sqlite3.Connection, batch: dict[Key, Job]) -> list[Exception]:
@@ -181,7 +186,3 @@ def _run_in_transaction(connection: sqlite3.Connection, jobs: list[Job]) -> None
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _write_error(error: Exception) -> StoreWriteError:
-    return StoreWriteError(f"A conversation could not be saved: {error}", reason=str(error))

@@ -409,3 +409,50 @@ def test_an_idle_store_runs_nothing(store: Store) -> None:
     before = store.writes
     time.sleep(1.2)
     assert store.writes == before
+
+
+class FullFromTheStart:
+    """A disk on which no file can be made or grown until there is ``space``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.space = False
+
+        def connecting(database: Path) -> sqlite3.Connection:
+            if not self.space:
+                raise sqlite3.OperationalError("database or disk is full")
+            return connect(database)
+
+        monkeypatch.setattr("app.store.connect", connecting)
+        monkeypatch.setattr("app.store_schema.connect", connecting)
+        monkeypatch.setattr("app.store_writer.RETRY_INTERVAL_S", 0.05)
+
+
+def test_a_disk_that_is_full_at_the_start_shows_what_is_stored_and_recovers(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Store(profile)
+    old = saved(before, "stored before")
+    before.close()
+    disk = FullFromTheStart(monkeypatch)
+    store = Store(profile)
+    assert [problem.code for problem in store.problems] == ["store_write"]
+    assert [s.title for s in store.summaries()] == ["stored before"]
+    new = saved(store, "new")
+    assert not store.flush(0.5)
+    disk.space = True
+    assert contents(loaded(store, new)) == ["new"]
+    assert contents(loaded(store, old)) == ["stored before"]
+    store.close()
+
+
+def test_a_new_profile_on_a_full_disk_works_and_is_made_when_there_is_space(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullFromTheStart(monkeypatch)
+    store = Store(profile)
+    assert store.summaries() == []
+    conversation = saved(store, "kept in memory")
+    assert not store.flush(0.5)
+    disk.space = True
+    assert contents(loaded(store, conversation)) == ["kept in memory"]
+    store.close()
