@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.api.errors import ErrorInfo
-from engine.api.events import FinishReason, RequestFinished, RequestUsage, TokensGenerated
+from engine.api.events import (
+    FinishReason,
+    PrefillProgress,
+    RequestFinished,
+    RequestUsage,
+    TokensGenerated,
+)
 from engine.api.params import TurnTokens
 from engine.request import Request
+from engine.scheduler_output import ScheduledChunk
 
 
 class TextPiece(Protocol):
@@ -99,6 +106,27 @@ class Answer:
         self.num_given_chars, self.num_chars = parent.num_given_chars, parent.num_chars
         self.num_output = parent.num_output
         self.stream.feed(self.request.token_ids[self.num_given_tokens :])
+
+    def computed(self, chunk: ScheduledChunk, now_s: float) -> PrefillProgress | None:
+        """Accounts for a chunk whose KV is in the pool; progress to tell if it was of the prompt."""
+        request, end = self.request, chunk.start + chunk.num_tokens
+        given = max(0, min(end, self.num_given_tokens) - chunk.start)
+        if not request.num_preemptions:
+            self.computed_tokens += given
+        elif chunk.num_tokens > 1 or not chunk.samples:
+            # What had been computed before the preemption is computed again.
+            self.recomputed_tokens += chunk.num_tokens
+        if not given:
+            return None
+        if chunk.samples:
+            self.times.prefilled = self.times.prefilled or now_s
+        return PrefillProgress(
+            request.request_id,
+            request.conversation_id,
+            computed_tokens=min(end, self.num_given_tokens),
+            prompt_tokens=self.num_given_tokens,
+            cached_tokens=request.num_cached_tokens,
+        )
 
     def accept(self, token_id: int, logprobs: tuple[float, ...], now_s: float) -> TokensGenerated:
         """Takes one sampled token and returns what to tell the client."""

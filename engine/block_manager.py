@@ -95,6 +95,7 @@ class BlockManager:
         new = [self.pool.allocate(request, "prompt") for _ in range(admission.num_new_blocks)]
         self._set_table(request, 0, [*admission.hits, *new], "admit")
         request.num_computed_tokens = len(admission.hits) * self.block_size
+        request.num_committed_tokens = request.num_computed_tokens
         request.num_published_blocks = len(admission.hits)
         self._promise(request)
 
@@ -109,7 +110,8 @@ class BlockManager:
         for block_id in shared:
             self.pool.hit(block_id, child, "fork")
         self._set_table(child, 0, shared, "fork")
-        child.num_computed_tokens = num_tokens
+        assert parent.num_committed_tokens >= num_tokens, "its KV may never come to be"
+        child.num_computed_tokens = child.num_committed_tokens = num_tokens
         num_full = num_tokens // self.block_size
         child.num_published_blocks = min(parent.num_published_blocks, num_full)
 
@@ -148,6 +150,7 @@ class BlockManager:
     def commit(self, request: Request, start: int, num_tokens: int, step: int) -> None:
         """The KV of ``num_tokens`` tokens from ``start`` on is in the pool: fills, then hashes."""
         size, end = self.block_size, start + num_tokens
+        request.num_committed_tokens = end
         for index in range(start // size, self.num_blocks_for(end)):
             fill = min(size, end - index * size)
             self.pool.set_fill(request.block_table[index], fill, request, step)
@@ -166,7 +169,7 @@ class BlockManager:
         for block_id in reversed(table):
             self.pool.release(block_id, request, cause)
         request.block_table = []
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = request.num_committed_tokens = 0
         request.num_published_blocks = 0
         self._emit_table(request, 0, removed, (), cause)
         return self.pool.num_available - before

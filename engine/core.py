@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from engine.answer import Answer, Ending, TextStream, Times
@@ -18,11 +19,11 @@ from engine.api.errors import (
     DuplicateIdError,
     EngineError,
     InternalError,
+    OutOfMemoryError,
     UnknownIdError,
 )
 from engine.api.events import (
     FinishReason,
-    PrefillProgress,
     RequestEvent,
     RequestPaused,
     RequestPreempted,
@@ -252,6 +253,8 @@ class EngineCore:
         try:
             handle = self._runner.submit(output)
         except Exception as error:
+            # Steps submitted before this one are sound.
+            self._drain()
             self._fail_step(output, error)
             return False
         self._flights.append(_Flight(output, handle, self._advance(output), now))
@@ -260,7 +263,7 @@ class EngineCore:
     def _advance(self, output: SchedulerOutput) -> list[int]:
         """Moves the requests to where they will be when the step is committed."""
         sample_index: list[int] = []
-        for chunk in (*output.decodes, *output.prefills):
+        for chunk in output.chunks:
             request = chunk.request
             request.num_computed_tokens = chunk.start + chunk.num_tokens
             request.num_in_flight += 1
@@ -275,18 +278,22 @@ class EngineCore:
         try:
             result = flight.handle.result()
         except Exception as error:
-            for chunk in (*output.decodes, *output.prefills):
+            for chunk in output.chunks:
                 self.scheduler.step_committed(chunk.request)
             self._fail_step(output, error)
             return
         now = self._clock()
         sampling = []
-        for chunk in (*output.decodes, *output.prefills):
+        self.scheduler.guard.step_succeeded()
+        for chunk in output.chunks:
             request = chunk.request
             if request.phase is not Phase.FINISHED:
                 self.manager.commit(request, chunk.start, chunk.num_tokens, output.step)
-                self._account(request, chunk.start, chunk.num_tokens, now, chunk.samples)
+                progress = self._answers[request.request_id].computed(chunk, now)
+                if progress is not None:
+                    self._events.append(progress)
             if chunk.samples:
+                self.scheduler.guard.clear(request)
                 sampling.append(request)
             self.scheduler.step_committed(request)
         num_prefill = output.num_tokens - len(output.decodes)
@@ -296,27 +303,6 @@ class EngineCore:
         ):
             if request.phase is not Phase.FINISHED:
                 self._accept(request, index, sample, now)
-
-    def _account(self, request: Request, start: int, num: int, now: float, last: bool) -> None:
-        answer = self._answers[request.request_id]
-        first_time = max(0, min(start + num, answer.num_given_tokens) - start)
-        if request.num_preemptions:
-            # Positions computed before the preemption are computed again.
-            answer.recomputed_tokens += num if not last or num > 1 else 0
-        else:
-            answer.computed_tokens += first_time
-        if first_time:
-            if last:
-                answer.times.prefilled = answer.times.prefilled or now
-            self._events.append(
-                PrefillProgress(
-                    request.request_id,
-                    request.conversation_id,
-                    computed_tokens=min(start + num, answer.num_given_tokens),
-                    prompt_tokens=answer.num_given_tokens,
-                    cached_tokens=request.num_cached_tokens,
-                )
-            )
 
     def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> None:
         if sample.error:
@@ -340,8 +326,7 @@ class EngineCore:
     # --- endings ---
 
     def _finish(self, request: Request, ending: Ending, cause: str) -> None:
-        while request.token_ids[-1] == PLACEHOLDER_TOKEN:
-            request.token_ids.pop()
+        _drop_placeholders(request)
         answer = self._answers.pop(request.request_id)
         del self.requests[request.request_id]
         self._events.append(answer.finish(ending, self._clock()))
@@ -349,11 +334,39 @@ class EngineCore:
         self._runner.forget(request.request_id)
 
     def _fail_step(self, output: SchedulerOutput, error: Exception) -> None:
-        """The step's KV is worthless: its requests end, none of its blocks is published."""
+        """A step broke off: none of its blocks is published, and at most one request ends by it.
+
+        All that were in it are computed again, one at a time, and of those the one that fails alone
+        ends. When memory ran out, steps become smaller first.
+        """
+        requests = self._abandon_flights(output)
         info = describe_failure(error)
-        for chunk in (*output.decodes, *output.prefills):
-            if chunk.request.phase is not Phase.FINISHED:
-                self._finish(chunk.request, Ending(FinishReason.ERROR, error=info), "error")
+        smaller = False
+        if info.code == OutOfMemoryError.code:
+            self.pool.drop_cached("out of memory")
+            smaller = self.scheduler.guard.shrink_budget()
+        if len(requests) == 1 and not smaller:
+            self._finish(requests[0], Ending(FinishReason.ERROR, error=info), "error")
+        else:
+            self.scheduler.recompute(requests)
+            self.scheduler.guard.suspect(requests)
+
+    def _abandon_flights(self, output: SchedulerOutput) -> list[Request]:
+        """Takes back every step in flight. Returns the live requests of ``output``."""
+        built_on_it: list[Request] = []
+        for flight in self._flights:
+            with suppress(Exception):
+                # Waited for, so that the device is idle, and dropped.
+                flight.handle.result()
+            for chunk in flight.output.chunks:
+                self.scheduler.step_committed(chunk.request)
+                built_on_it.append(chunk.request)
+        self._flights.clear()
+        failed = [chunk.request for chunk in output.chunks]
+        for request in (*failed, *built_on_it):
+            _drop_placeholders(request)
+        self.scheduler.recompute(built_on_it)
+        return [request for request in failed if request.phase is not Phase.FINISHED]
 
     def _report_notes(self) -> None:
         notes = self.scheduler.take_notes()
@@ -376,7 +389,7 @@ class EngineCore:
                     request.waits_on,
                 )
             )
-        for request in notes.outgrown:
+        for request in dict.fromkeys(notes.outgrown):
             self._finish(request, Ending(FinishReason.LENGTH, limit="pool"), "outgrown")
 
     # --- looking in ---
@@ -386,7 +399,7 @@ class EngineCore:
         draining = {
             chunk.request.request_id: chunk.request
             for flight in self._flights
-            for chunk in (*flight.output.decodes, *flight.output.prefills)
+            for chunk in flight.output.chunks
         }
         holders = draining | self.requests
         return {
@@ -396,3 +409,8 @@ class EngineCore:
     def violations(self) -> list[str]:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
         return self.pool.violations(self.live_tables().values())
+
+
+def _drop_placeholders(request: Request) -> None:
+    while request.token_ids[-1] == PLACEHOLDER_TOKEN:
+        request.token_ids.pop()

@@ -28,14 +28,15 @@ class Request:
 
     ``token_ids``: prompt then output; the last may be ``PLACEHOLDER_TOKEN`` while its step is in
     flight. ``num_computed_tokens``: tokens whose KV is in the pool or will be at the commit of the
-    steps in flight. ``block_table``: physical block of each logical block; owned by the
-    BlockManager. ``seed`` is always set: the client's, or drawn by the engine. ``chain``: its block
-    hashes, as far as they were asked for. ``num_published_blocks``: leading blocks whose hash needs
-    no more publishing. ``num_in_flight``: steps submitted and not committed that name it.
-    ``twin_hash``: the block that a twin is computing for it. ``admitted``: order of admission, -1
-    before the first. ``release_cause``: its blocks go back, for this cause, at the commit of the
-    last step in flight. ``paused``: computes nothing until it is resumed. ``sibling``: the first of
-    several answers to one prompt, whose blocks this one shares once the prompt is computed.
+    steps in flight. ``num_committed_tokens``: those whose step has been committed. ``block_table``:
+    physical block of each logical block; owned by the BlockManager. ``seed`` is always set: the
+    client's, or drawn by the engine. ``chain``: its block hashes, as far as they were asked for.
+    ``num_published_blocks``: leading blocks whose hash needs no more publishing. ``num_in_flight``:
+    steps submitted and not committed that name it. ``twin_hash``: the block that a twin is
+    computing for it. ``admitted``: order of admission, -1 before the first. ``release_cause``: its
+    blocks go back, for this cause, at the commit of the last step in flight. ``paused``: computes
+    nothing until it is resumed. ``sibling``: the first of several answers to one prompt, whose
+    blocks this one shares once the prompt is computed.
     """
 
     request_id: str
@@ -49,6 +50,7 @@ class Request:
     phase: Phase = Phase.WAITING
     block_table: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
+    num_committed_tokens: int = 0
     num_cached_tokens: int = 0
     waits_for: WaitReason = WaitReason.NONE
     blocks_short: int = 0
@@ -72,12 +74,6 @@ class Request:
     @property
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
-
-    @property
-    def knows_first_output(self) -> bool:
-        """The step that computed the end of the prompt has been committed."""
-        n = self.num_prompt_tokens
-        return len(self.token_ids) > n and self.token_ids[n] != PLACEHOLDER_TOKEN
 
     @property
     def num_uncomputed_tokens(self) -> int:

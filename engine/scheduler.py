@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from engine.api.events import WaitReason
 from engine.api.params import EngineConfig
 from engine.block_manager import Admission, BlockManager
+from engine.failure_guard import FailureGuard
 from engine.metrics import EngineMetrics
 from engine.request import Phase, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
@@ -57,6 +58,7 @@ class Scheduler:
         self._num_admitted = 0
         self._num_draining = 0
         self._copies: list[tuple[int, int]] = []
+        self.guard = FailureGuard(config.token_budget, manager.block_size)
         self.watermark_blocks = int(config.watermark * manager.pool.num_blocks)
 
     @property
@@ -77,11 +79,19 @@ class Scheduler:
         self._step += 1
         self.manager.pool.log.step = self._step
         self._copies.clear()
+        self.guard.skip_idle()
+        decodes, prefills = self._plan()
+        while self.guard.has_suspects and not decodes and not prefills:
+            # The suspect cannot run now (no room, or it waits for another's block): the others go on.
+            self.guard.pass_over()
+            decodes, prefills = self._plan()
+        return SchedulerOutput(self._step, tuple(decodes), tuple(prefills), tuple(self._copies))
+
+    def _plan(self) -> tuple[list[ScheduledChunk], list[ScheduledChunk]]:
         decodes = self._schedule_decodes()
         budget = self._prefill_budget(len(decodes))
         self._admit_waiting(budget)
-        prefills = self._schedule_prefills(budget)
-        return SchedulerOutput(self._step, tuple(decodes), tuple(prefills), tuple(self._copies))
+        return decodes, self._schedule_prefills(budget)
 
     # --- pausing and forking ---
 
@@ -120,6 +130,15 @@ class Scheduler:
         self.manager.fork(parent, child, num_tokens)
         self._enter(child, num_tokens, Phase.DECODE)
 
+    def recompute(self, requests: list[Request]) -> None:
+        """Takes the blocks of these requests away, so that they start from the prefix cache.
+
+        After a step broke off nobody can vouch for the KV in them. No step may be in flight.
+        """
+        for request in reversed(requests):
+            if request in self.running:
+                self._preempt(request)
+
     # --- leaving ---
 
     def finish(self, request: Request, cause: str) -> None:
@@ -156,7 +175,7 @@ class Scheduler:
     def _schedule_decodes(self) -> list[ScheduledChunk]:
         scheduled: dict[str, ScheduledChunk] = {}
         for request in list(self.running):
-            if request.phase is not Phase.DECODE or request.paused:
+            if request.phase is not Phase.DECODE or not self.guard.may_compute(request):
                 continue
             if self._make_slot(request, scheduled):
                 copy = self.manager.own_block(request)
@@ -222,7 +241,7 @@ class Scheduler:
 
     def _prefill_budget(self, num_decodes: int) -> int:
         """Prompt tokens that this step may compute, so that running decodes do not stall."""
-        budget = self._config.token_budget - num_decodes
+        budget = self.guard.token_budget - num_decodes
         if num_decodes:
             rate = self._metrics.prefill_tokens_per_s
             in_time = (
@@ -240,7 +259,7 @@ class Scheduler:
             if blocked:
                 self._wait(request, blocked, short)
                 continue
-            if request.num_in_flight or request.paused:
+            if request.num_in_flight or not self.guard.may_compute(request):
                 continue
             if len(self.running) >= self._config.max_running_requests:
                 blocked = WaitReason.BATCH_FULL
@@ -280,10 +299,13 @@ class Scheduler:
         first = request.sibling
         if first is None:
             return False
-        if first.phase is Phase.DECODE and first.knows_first_output and not first.paused:
+        num_shared = request.num_prompt_tokens - 1
+        if first.phase is Phase.DECODE and not first.paused:
+            if first.num_committed_tokens <= num_shared:
+                return True
             request.sibling = None
             self.waiting.remove(request)
-            self._start_fork(first, request, request.num_prompt_tokens - 1)
+            self._start_fork(first, request, num_shared)
             return True
         if first.phase in (Phase.FINISHED, Phase.PREEMPTED) or first.paused:
             request.sibling = None
@@ -323,7 +345,9 @@ class Scheduler:
         self._notes.waiting_changed.append(request)
 
     def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
-        pending = [r for r in self.running if r.phase is Phase.PREFILL and not r.paused]
+        pending = [
+            r for r in self.running if r.phase is Phase.PREFILL and self.guard.may_compute(r)
+        ]
         pending.sort(key=lambda request: (not self._is_urgent(request), request.admitted))
         chunks: list[ScheduledChunk] = []
         while pending and budget > 0:

@@ -38,6 +38,11 @@ class SchedulerOutput:
     block_copies: tuple[tuple[int, int], ...] = ()
 
     @property
+    def chunks(self) -> tuple[ScheduledChunk, ...]:
+        """Decodes, then prefills: the order of the samples."""
+        return (*self.decodes, *self.prefills)
+
+    @property
     def num_tokens(self) -> int:
         return len(self.decodes) + sum(chunk.num_tokens for chunk in self.prefills)
 

@@ -157,10 +157,10 @@ def test_failure_before_the_forward_poisons_no_cache():
 
 def test_failure_found_at_the_commit_poisons_no_cache(lag):
     engine = CheckedEngine(16, lag=lag)
-    engine.runner.fail_next_result = MemoryError("planted")
+    engine.runner.fail_next_result = RuntimeError("planted")
     engine.add("a", prompt(20))
     engine.run()
-    assert engine.finished("a").error.code == "out_of_memory"
+    assert "planted" in engine.finished("a").error.message
     assert engine.core.pool.num_used == engine.core.pool.num_cached == 0
 
 

@@ -53,6 +53,13 @@ class Storm:
             self.engine.core.fork(parent, child, child, seed=None)
             self.prompts[child] = self.prompts[parent]
 
+    def pin(self, name: str) -> None:
+        pins, pool = self.engine.core.pins, self.engine.core.pool
+        pins.unpin(name)
+        # Not so much that requests already accepted could never run.
+        if pool.num_pinned == 0 and pool.num_blocks > 12:
+            pins.pin(name, self.random.choice(self.histories)[: 4 * self.block_size])
+
     def act(self) -> None:
         roll = self.random.random()
         live = list(self.engine.core.requests)
@@ -68,12 +75,25 @@ class Storm:
             self.engine.core.resume(self.random.choice(live))
         elif roll < 0.28 and live:
             self.fork(self.random.choice(live))
+        elif roll < 0.30:
+            where = self.random.choice(["fail_next_submit", "fail_next_result"])
+            setattr(self.engine.runner, where, self.random.choice([MemoryError(), OSError("x")]))
+        elif roll < 0.32:
+            self.pin(f"p{self.random.randrange(2)}")
         before = len(self.engine.events)
         self.engine.step()
         for event in self.engine.events[before:]:
             turn = getattr(event, "turn", None)
             if turn is not None:
                 self.histories.append([*turn.prompt_ids, *turn.output_ids])
+
+    def calm(self) -> None:
+        """Whatever was stopped goes on; nothing more is put in its way."""
+        for name in list(self.engine.core.requests):
+            self.engine.core.resume(name)
+        for name in ("p0", "p1"):
+            self.engine.core.pins.unpin(name)
+        self.engine.runner.fail_next_submit = self.engine.runner.fail_next_result = None
 
     def verify(self) -> None:
         for name, (ids, wanted) in self.prompts.items():
@@ -97,7 +117,6 @@ def test_random_conversations(seed, lag):
     storm = Storm(seed, lag)
     for _ in range(250):
         storm.act()
-    for name in list(storm.engine.core.requests):
-        storm.engine.core.resume(name)
+    storm.calm()
     storm.engine.run()
     storm.verify()

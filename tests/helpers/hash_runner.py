@@ -8,6 +8,7 @@ by luck.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 from engine.request import PLACEHOLDER_TOKEN
 from engine.scheduler_output import SampledTokens, ScheduledChunk, SchedulerOutput, StepResult
@@ -46,6 +47,7 @@ class HashRunner:
         self.block_size = block_size
         self.pool: list[tuple[int, int] | None] = [None] * (num_blocks * block_size)
         self.outputs: list[SchedulerOutput] = []
+        self.breaks: Callable[[SchedulerOutput], Exception | None] = lambda output: None
         self.fail_next_submit: Exception | None = None
         self.fail_next_result: Exception | None = None
         self.bad_requests: set[str] = set()
@@ -55,6 +57,9 @@ class HashRunner:
         self.outputs.append(output)
         if self.fail_next_submit is not None:
             failure, self.fail_next_submit = self.fail_next_submit, None
+            raise failure
+        failure = self.breaks(output)
+        if failure is not None:
             raise failure
         for source, destination in output.block_copies:
             size = self.block_size
