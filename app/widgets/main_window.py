@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QPaintEvent
+from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QSplitter, QWidget
 
 from app import assets, highlight
@@ -28,6 +28,7 @@ from app.widgets.tab_area import TabArea
 PANEL_WIDTH = 380
 _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _START_SIZE = QSize(1320, 860)
+_NARROW = 1000
 
 
 class MainWindow(QMainWindow):
@@ -49,6 +50,7 @@ class MainWindow(QMainWindow):
         self._session = session
         self._settings = settings
         self._was_painted = False
+        self._is_narrow = False
         if themes is None:
             themes = ThemeManager(settings.values.theme, parent=self)
             themes.apply()
@@ -96,7 +98,8 @@ class MainWindow(QMainWindow):
         # The panel has a heading of its own, and the registry's actions show, hide and move it.
         self.panel_dock.setTitleBarWidget(QWidget())
         self._place_panel(_RIGHT)
-        self.setMinimumSize(720, 480)
+        self.tab_area.setMinimumWidth(360)
+        self.setMinimumSize(740, 480)
 
     def _place_panel(self, area: Qt.DockWidgetArea) -> None:
         self.addDockWidget(area, self.panel_dock)
@@ -156,7 +159,8 @@ class MainWindow(QMainWindow):
         state = self._session.window_state("docks")
         if state:
             self.restoreState(_decode(state))
-        self.side_bar.setVisible(self._session.window_state("sidebar") != "hidden")
+        self._is_narrow = self.width() < _NARROW
+        self._show_side_bar()
         self.panel_dock.setVisible(self._settings.values.cache_panel_visible)
         values = self._settings.values
         self.actions_registry.check("theme", values.theme)
@@ -166,7 +170,9 @@ class MainWindow(QMainWindow):
 
     def _start_size(self) -> QSize:
         screen = QGuiApplication.primaryScreen()
-        return _START_SIZE.boundedTo(screen.availableSize()) if screen else _START_SIZE
+        if screen is None or QGuiApplication.platformName() in ("offscreen", "minimal"):
+            return _START_SIZE
+        return _START_SIZE.boundedTo(screen.availableSize())
 
     def _save(self) -> None:
         self.tab_area.flush()
@@ -206,6 +212,12 @@ class MainWindow(QMainWindow):
         self._session.set_window_state("sidebar", "hidden" if self.side_bar.isHidden() else "")
         self._check_toggles()
 
+    def _show_side_bar(self) -> None:
+        """The side bar as the user left it; a narrow window has no room for it by itself."""
+        wanted = self._session.window_state("sidebar") != "hidden"
+        self.side_bar.setVisible(wanted and not self._is_narrow)
+        self._check_toggles()
+
     def _toggle_cache_panel(self) -> None:
         self.panel_dock.setVisible(self.panel_dock.isHidden())
         self._session.change_settings(cache_panel_visible=not self.panel_dock.isHidden())
@@ -237,6 +249,13 @@ class MainWindow(QMainWindow):
             self._was_painted = True
             self.first_painted.emit()
             threading.Thread(target=_warm_up, name="text-warm-up", daemon=True).start()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        is_narrow = event.size().width() < _NARROW
+        if is_narrow != self._is_narrow:
+            self._is_narrow = is_narrow
+            self._show_side_bar()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._save()

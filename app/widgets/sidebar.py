@@ -42,7 +42,7 @@ class ConversationDelegate(QStyledItemDelegate):
     def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
-        return QSize(MIN_WIDTH - 20, ROW_HEIGHT)
+        return QSize(0, ROW_HEIGHT)
 
     def paint(
         self,
@@ -134,6 +134,7 @@ class SideBar(QWidget):
         self.list.setItemDelegate(ConversationDelegate(themes, self.list))
         self.list.setAccessibleName(tr("Conversations"))
         self.list.setUniformItemSizes(True)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setMouseTracking(True)
         self.list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.list.customContextMenuRequested.connect(self._show_menu)

@@ -378,6 +378,14 @@ def test_panel_and_side_bar_are_toggled(stage: Stage) -> None:
     assert window.side_bar.isVisible()
 
 
+def test_a_narrow_window_hides_the_side_bar_by_itself(stage: Stage, qtbot) -> None:
+    stage.window.resize(820, 700)
+    qtbot.waitUntil(lambda: not stage.window.side_bar.isVisible())
+    assert stage.window.tab_area.width() >= 360
+    stage.window.resize(1300, 820)
+    qtbot.waitUntil(stage.window.side_bar.isVisible)
+
+
 def test_the_panel_goes_below_and_back(stage: Stage) -> None:
     action = stage.window.actions_registry["panel_below"]
     action.trigger()
