@@ -108,7 +108,10 @@ class Answer:
         self.stream.feed(self.request.token_ids[self.num_given_tokens :])
 
     def computed(self, chunk: ScheduledChunk, now_s: float) -> PrefillProgress | None:
-        """Accounts for a chunk whose KV is in the pool; progress to tell if it was of the prompt."""
+        """Accounts for a chunk whose KV is in the pool.
+
+        Progress to tell if it was of the prompt.
+        """
         request, end = self.request, chunk.start + chunk.num_tokens
         given = max(0, min(end, self.num_given_tokens) - chunk.start)
         if not request.num_preemptions:

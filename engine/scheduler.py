@@ -82,7 +82,8 @@ class Scheduler:
         self.guard.skip_idle()
         decodes, prefills = self._plan()
         while self.guard.has_suspects and not decodes and not prefills:
-            # The suspect cannot run now (no room, or it waits for another's block): the others go on.
+            # The suspect cannot run now (no room, or it waits for another's block): the others go
+            # on.
             self.guard.pass_over()
             decodes, prefills = self._plan()
         return SchedulerOutput(self._step, tuple(decodes), tuple(prefills), tuple(self._copies))

@@ -18,6 +18,7 @@ EngineError
 │   ├── UnsupportedModelError    an architecture or tokenizer that we do not know
 │   └── ModelFetchError          the starter model could not be fetched
 ├── ChatTemplateError            the model's chat template failed
+├── TraceError                   a recording that cannot be read
 └── InternalError                a fault of our own, reported with its place
 """
 
@@ -144,6 +145,11 @@ class LoadCancelledError(ModelError):
 class ChatTemplateError(EngineError):
     code = "chat_template"
     action = "Choose another chat template for this model."
+
+
+class TraceError(EngineError):
+    code = "trace"
+    action = "Choose another recording."
 
 
 class InternalError(EngineError):
