@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal, Slot
 
@@ -12,13 +13,16 @@ from app.bridge import Bridge
 from app.command_line import Options
 from app.i18n import tr
 from app.process_age import process_age_s
-from app.raise_window import RaiseServer
 from app.session import Session
 from app.settings import Settings
 from app.store import Store
 from app.theme import ThemeManager
 from app.widgets.main_window import MainWindow
 from engine.api.client import ENGINE_THREAD_NAME, EngineClient
+
+if TYPE_CHECKING:
+    from app.raise_window import RaiseServer
+    from app.signals_to_qt import TerminationSignals
 
 _LOG = logging.getLogger(__name__)
 _FLUSH_TIMEOUT_S = 1.0
@@ -47,6 +51,7 @@ class QuireApplication(QObject):
         self._settings = settings
         self._store = store
         self._raise_server: RaiseServer | None = None
+        self._signals: TerminationSignals | None = None
         self._profile_dir = store.profile.data_dir
         self.theme = ThemeManager(settings.values.theme)
         self.theme.apply()
@@ -78,6 +83,9 @@ class QuireApplication(QObject):
             _LOG.error("not everything could be saved")
         self.window.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        # Last, so that a second Ctrl+C cannot cut the saving short.
+        if self._signals is not None:
+            self._signals.restore()
         return ended
 
     @Slot()
@@ -89,7 +97,11 @@ class QuireApplication(QObject):
 
     @Slot()
     def _start(self) -> None:
-        """What the first paint need not wait for."""
+        """What the first paint need not wait for; so its imports are here too."""
+        from app.raise_window import RaiseServer
+        from app.signals_to_qt import TerminationSignals
+
+        self._signals = TerminationSignals(QCoreApplication.quit, self)
         self.bridge.start()
         _LOG.info("engine started")
         self.session.load_model(self._options.model or self._settings.values.model_path)

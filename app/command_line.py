@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,22 @@ from pathlib import Path
 class Options:
     """What the command line asked for; None where it did not say."""
 
-    data_dir: Path | None
-    models_dir: Path | None
-    model: str | None
-    trace: Path | None
-    self_test: bool
-    tabs: int
-    json_file: Path | None
-    screenshot: Path | None
+    data_dir: Path | None = None
+    models_dir: Path | None = None
+    model: str | None = None
+    self_test: bool = False
+    tabs: int = 4
+    json_file: Path | None = None
+    screenshot: Path | None = None
 
 
 def parse(arguments: Sequence[str]) -> Options:
     """Reads the arguments. Ends the process with status 2 and a message if they make no sense."""
+    if not arguments:
+        return Options()
+    # Imported late: the window of an ordinary start need not wait for it.
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="python -m app", description="Chat with a local language model, and see its cache."
     )
@@ -52,7 +55,6 @@ def parse(arguments: Sequence[str]) -> Options:
         data_dir=_absolute(found.data_dir),
         models_dir=_absolute(found.models_dir),
         model=None if found.model is None else str(_absolute(Path(found.model))),
-        trace=found.trace,
         self_test=found.self_test,
         tabs=tabs,
         json_file=_absolute(found.json),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 import time
 import unicodedata
-import uuid
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -35,7 +34,7 @@ class UnknownMessageError(KeyError):
 
 def new_id() -> str:
     """An id that is unique over all profiles."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 @dataclass(slots=True, eq=False)
@@ -225,6 +224,9 @@ class Conversation:
 
 def system_prompt_key(system_prompt: str) -> str:
     """Short digest that tells whether two answers were made under the same system prompt."""
+    # Imported late: loading OpenSSL would delay the first paint.
+    import hashlib
+
     return hashlib.sha256(system_prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from app.error_text import describe_error
 from app.i18n import Language, tr
 from app.paths import Profile
 from app.settings import Settings
-from app.signals_to_qt import TerminationSignals
 from app.store import Store
 from engine.api.client import EngineClient, start_engine
 
@@ -43,6 +41,8 @@ def main(
     qt = _qt_application()
     if not options.self_test:
         return _run(qt, options, Profile(options.data_dir or paths.data_dir()), engine)
+    import tempfile
+
     # Windows keeps the files of a process that was ended hard; the test must not fail for that.
     with tempfile.TemporaryDirectory(prefix="quire-", ignore_cleanup_errors=True) as folder:
         return _run(qt, options, Profile(Path(folder)), engine)
@@ -63,7 +63,6 @@ def _run(
     logs.open_log(profile.log_file)
     application = QuireApplication(options, settings, store, engine)
     logs.catch_uncaught(application.report_uncaught)
-    signals = TerminationSignals(QCoreApplication.quit)
     try:
         if options.self_test:
             from app.self_test import run_self_test
@@ -73,7 +72,6 @@ def _run(
             application.show()
             status = qt.exec()
     finally:
-        signals.restore()
         ended = application.close()
     if not ended:
         # A thread that is loading or computing in C cannot be stopped; everything is saved.

@@ -66,6 +66,7 @@ def test_a_signal_saves_and_ends(running: Running, number: signal.Signals) -> No
     status, _errors = running.end()
     assert status == 0
     assert time.monotonic() - started < 5.0
+    assert "WARNING" not in running.log()
     with closing(sqlite3.connect(running.data_dir / "conversations.sqlite3")) as database:
         assert database.execute("SELECT count(*) FROM conversations").fetchone()[0] == 1
 
@@ -145,16 +146,3 @@ def test_importing_the_application_loads_no_engine_and_no_torch() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
-
-
-@posix
-def test_a_signal_during_the_first_paint_ends_without_a_complaint_of_qt(data_dir: Path) -> None:
-    process = run_app.start("--data-dir", str(data_dir))
-    log = data_dir / "quire.log"
-    while not (log.exists() and "first paint" in log.read_text("utf-8")):
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
-    assert process.returncode == 0
-    assert "WARNING" not in log.read_text("utf-8")
