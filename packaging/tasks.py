@@ -90,6 +90,8 @@ def test(environment: Environment, options: argparse.Namespace, rest: list[str])
     check_qt(environment, "offscreen", may_install=True)
     steps = [
         *lint_steps(environment),
+        # Before the tests, which use it too, so that its progress is seen and it has its own result.
+        Step("starter model", lambda: fetch_starter_model(environment, [])),
         Step("pytest", lambda: environment.run("-m", "pytest", "-m", QUICK_TESTS, env=OFFSCREEN)),
         Step("window self-test", lambda: self_test(environment)),
     ]
@@ -150,8 +152,6 @@ def run_steps(steps: Sequence[Step]) -> int:
 
 def self_test(environment: Environment) -> int:
     """The main job in a real, invisible window with the real model."""
-    if (status := fetch_starter_model(environment, [])) != 0:
-        return status
     folder = ROOT / "build"
     folder.mkdir(exist_ok=True)
     arguments = ["--json", str(folder / "self-test.json")]

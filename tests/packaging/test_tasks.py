@@ -93,8 +93,8 @@ def test_test_runs_everything_and_fails_when_one_part_fails(
     assert tasks.main(["test"]) == 1
     assert environment.installed == [([RUNTIME, DEVELOPMENT], None)]
     modules = [command[1] for command in environment.ran if command[0] == "-m"]
-    assert modules == ["ruff", "ruff", "mypy", "pytest", "engine.loading.starter_model"]
-    assert capsys.readouterr().out.count("FAILED") == 6
+    assert modules == ["ruff", "ruff", "mypy", "engine.loading.starter_model", "pytest", "app"]
+    assert capsys.readouterr().out.count("FAILED") == 7
 
 
 def test_test_ends_with_the_windows_self_test(environment: FakeEnvironment) -> None:
