@@ -90,7 +90,7 @@ def test(environment: Environment, options: argparse.Namespace, rest: list[str])
     check_qt(environment, "offscreen", may_install=True)
     steps = [
         *lint_steps(environment),
-        # Before the tests, which use it too, so that its progress is seen and it has its own result.
+        # Before the tests, which use it too, so that its progress is seen.
         Step("starter model", lambda: fetch_starter_model(environment, [])),
         Step("pytest", lambda: environment.run("-m", "pytest", "-m", QUICK_TESTS, env=OFFSCREEN)),
         Step("window self-test", lambda: self_test(environment)),
