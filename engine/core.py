@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 
 from engine.answer import Answer, Ending, TextStream, Times
 from engine.api.errors import (
@@ -34,22 +31,13 @@ from engine.api.params import EngineConfig, SamplingParams
 from engine.block_manager import BlockManager
 from engine.block_pool import BlockPool
 from engine.event_log import PoolEventLog
+from engine.flights import Flight, Flights, drop_placeholders
 from engine.limits import ModelLimits, check_prompt_size, describe_failure
 from engine.metrics import EngineMetrics
 from engine.pins import Pins
-from engine.request import PLACEHOLDER_TOKEN, Phase, Request
+from engine.request import Phase, Request
 from engine.scheduler import Scheduler
-from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput, StepHandle
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A submitted step: ``sample_index[i]`` is where the i-th sample goes in its request's ids."""
-
-    output: SchedulerOutput
-    handle: StepHandle
-    sample_index: list[int] = field(default_factory=list)
-    started_s: float = 0.0
+from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput
 
 
 class EngineCore:
@@ -82,7 +70,7 @@ class EngineCore:
         self._make_stream = make_stream
         self._clock = clock
         self._answers: dict[str, Answer] = {}
-        self._flights: deque[_Flight] = deque()
+        self._flights = Flights()
         self._events: list[RequestEvent] = []
         self._lag = config.lag or 0
         self._nothing_scheduled = False
@@ -257,23 +245,10 @@ class EngineCore:
             self._drain()
             self._fail_step(output, error)
             return False
-        self._flights.append(_Flight(output, handle, self._advance(output), now))
+        self._flights.launch(output, handle, now)
         return True
 
-    def _advance(self, output: SchedulerOutput) -> list[int]:
-        """Moves the requests to where they will be when the step is committed."""
-        sample_index: list[int] = []
-        for chunk in output.chunks:
-            request = chunk.request
-            request.num_computed_tokens = chunk.start + chunk.num_tokens
-            request.num_in_flight += 1
-            if chunk.samples:
-                sample_index.append(request.num_tokens)
-                request.token_ids.append(PLACEHOLDER_TOKEN)
-                request.phase = Phase.DECODE
-        return sample_index
-
-    def _commit(self, flight: _Flight) -> None:
+    def _commit(self, flight: Flight) -> None:
         output = flight.output
         try:
             result = flight.handle.result()
@@ -326,7 +301,7 @@ class EngineCore:
     # --- endings ---
 
     def _finish(self, request: Request, ending: Ending, cause: str) -> None:
-        _drop_placeholders(request)
+        drop_placeholders(request)
         answer = self._answers.pop(request.request_id)
         del self.requests[request.request_id]
         self._events.append(answer.finish(ending, self._clock()))
@@ -353,18 +328,12 @@ class EngineCore:
 
     def _abandon_flights(self, output: SchedulerOutput) -> list[Request]:
         """Takes back every step in flight. Returns the live requests of ``output``."""
-        built_on_it: list[Request] = []
-        for flight in self._flights:
-            with suppress(Exception):
-                # Waited for, so that the device is idle, and dropped.
-                flight.handle.result()
-            for chunk in flight.output.chunks:
-                self.scheduler.step_committed(chunk.request)
-                built_on_it.append(chunk.request)
-        self._flights.clear()
+        built_on_it = self._flights.abandon()
+        for request in built_on_it:
+            self.scheduler.step_committed(request)
         failed = [chunk.request for chunk in output.chunks]
         for request in (*failed, *built_on_it):
-            _drop_placeholders(request)
+            drop_placeholders(request)
         self.scheduler.recompute(built_on_it)
         return [request for request in failed if request.phase is not Phase.FINISHED]
 
@@ -409,8 +378,3 @@ class EngineCore:
     def violations(self) -> list[str]:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
         return self.pool.violations(self.live_tables().values())
-
-
-def _drop_placeholders(request: Request) -> None:
-    while request.token_ids[-1] == PLACEHOLDER_TOKEN:
-        request.token_ids.pop()
