@@ -34,6 +34,7 @@ from engine.event_log import PoolEventLog
 from engine.flights import Flight, Flights, drop_placeholders
 from engine.limits import ModelLimits, check_prompt_size, describe_failure
 from engine.metrics import EngineMetrics
+from engine.offline import GenerationOutput, generate
 from engine.pins import Pins
 from engine.request import Phase, Request
 from engine.scheduler import Scheduler
@@ -201,6 +202,14 @@ class EngineCore:
     def _require_new(self, request_id: str) -> None:
         if request_id in self.requests:
             raise DuplicateIdError(f"request {request_id} exists already", request_id=request_id)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams],
+    ) -> list[GenerationOutput]:
+        """Answers prompts of token ids all together; see ``offline.generate``."""
+        return generate(self, prompts, params)
 
     # --- steps ---
 
