@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.theme import DARK, LIGHT, ThemeManager
 from app.widgets.conversation_page import ConversationPage
 from app.widgets.dialogs import ShortcutsDialog
-from app.widgets.sidebar import SideBar
+from app.widgets.sidebar import MIN_WIDTH, SideBar
 from app.widgets.status_strip import StatusStrip
 from app.widgets.tab_area import TabArea
 
@@ -88,6 +88,7 @@ class MainWindow(QMainWindow):
         splitter.addWidget(self.side_bar)
         splitter.addWidget(self.tab_area)
         splitter.setStretchFactor(1, 1)
+        splitter.setSizes([MIN_WIDTH, _START_SIZE.width()])
         splitter.setCollapsible(0, False)
         splitter.setCollapsible(1, False)
         self.setCentralWidget(splitter)
@@ -106,7 +107,7 @@ class MainWindow(QMainWindow):
         is_right = area == _RIGHT
         self.panel_dock.setMinimumWidth(PANEL_WIDTH if is_right else 0)
         direction = Qt.Orientation.Horizontal if is_right else Qt.Orientation.Vertical
-        self.resizeDocks([self.panel_dock], [PANEL_WIDTH + 20], direction)
+        self.resizeDocks([self.panel_dock], [PANEL_WIDTH], direction)
 
     def _connect(self) -> None:
         self.side_bar.conversation_chosen.connect(self.show_conversation)

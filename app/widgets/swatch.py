@@ -11,7 +11,7 @@ from app.i18n import tr
 from app.theme import Theme
 
 SIDE = 16
-MARK_WIDTH = 11
+MARK_WIDTH = 10
 
 
 class Activity(StrEnum):

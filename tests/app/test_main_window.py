@@ -306,6 +306,24 @@ def test_open_stream_and_close_many_tabs(stage: Stage, qtbot) -> None:
     assert len(stage.window.tab_area._pages) == 1
 
 
+@pytest.mark.parametrize(
+    "action_id",
+    [
+        *("new_tab", "reopen_tab", "rename", "fork", "stop", "regenerate", "copy_answer"),
+        *("system_prompt", "focus_composer", "focus_transcript", "jump_to_latest", "next_tab"),
+        *("previous_tab", "toggle_sidebar", "toggle_cache_panel", "toggle_theme", "close_tab"),
+    ],
+)
+def test_shortcuts_work_while_typing(stage: Stage, action_id: str) -> None:
+    action = stage.window.actions_registry[action_id]
+    triggered: list[str] = []
+    action.triggered.connect(lambda _checked: triggered.append(action_id))
+    combination = action.shortcut()[0]
+    edit = stage.page.composer.edit
+    QTest.keyClick(edit, combination.key(), combination.keyboardModifiers())
+    assert triggered == [action_id]
+
+
 # --- empty tab, system prompt ---
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -222,6 +225,16 @@ def test_any_text_streams_to_the_same_blocks(pieces: list[str]) -> None:
         seen = list(stream.closed)
     stream.finish()
     assert stream.closed[: len(seen)] == seen
+
+
+def test_the_parser_needs_no_window() -> None:
+    code = (
+        "import sys, app.markdown as m, app.highlight as h;"
+        "m.split_blocks('*a*'); h.lex('x', 'python');"
+        "sys.exit(any(name.startswith('PySide6') for name in sys.modules))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from app.widgets.transcript.documents import DocumentFactory
 
 USER_PAD_X, USER_PAD_Y = 14.0, 9.0
 FOOTER_HEIGHT = 30.0
-USER_FOOTER_HEIGHT = 26.0
+USER_FOOTER_HEIGHT = 22.0
 USER_SHARE = 0.82
 _PLAIN_LINES = 40
 _PLAIN_CHARS = 4000

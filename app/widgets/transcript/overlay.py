@@ -28,8 +28,11 @@ class MessageButtons(QWidget):
         self._view = view
         self._themes = themes
         self._item: MessageItem | None = None
+        self.setObjectName("message_buttons")
+        # Opaque: on a narrow window it lies over the line of figures.
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setContentsMargins(8, 0, 0, 0)
         layout.setSpacing(2)
         self._note = QLabel()
         self._note.setTextFormat(Qt.TextFormat.PlainText)

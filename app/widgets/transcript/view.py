@@ -21,6 +21,7 @@ from app.widgets.transcript.selection import Selection
 REFRESH_MS = 50
 _COST_SHARE = 8
 _KEEP_PAGES = 1.5
+_DESCRIPTION = 4000
 
 
 class Transcript(QAbstractScrollArea):
@@ -126,6 +127,9 @@ class Transcript(QAbstractScrollArea):
         if item is None:
             return
         item.update(view)
+        if not view.is_open and item is self.items[-1]:
+            # Screen readers find the newest answer here.
+            self.setAccessibleDescription(item.text[:_DESCRIPTION])
         self.buttons.refresh()
         self._schedule()
 
