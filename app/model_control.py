@@ -28,8 +28,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class ModelControl:
-    """Keeps ``state`` and tells ``on_ready`` / ``on_unavailable`` when answers can or cannot be
-    made.
+    """Keeps ``state`` and the ``path`` asked for last.
+
+    Tells ``on_ready`` / ``on_unavailable`` when answers can or cannot be made.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class ModelControl:
         self._on_ready = on_ready
         self._on_unavailable = on_unavailable
         self._load_id = ""
+        self.path = ""
         self._last_info: ModelInfo | None = None
 
     def load(self, path: str, fetch_starter: bool = False) -> None:
         """Asks for a model; an answer to an earlier ``load`` no longer counts."""
         self._load_id = new_id()
+        self.path = path
         self._bridge.send(
             LoadModel(
                 models_dir=self._models_dir,

@@ -1,4 +1,4 @@
-"""The application's state: conversations, requests, the model. What the window shows and asks for."""
+"""The application's state: conversations, requests, the model. What the window shows and asks."""
 
 from __future__ import annotations
 
@@ -165,6 +165,10 @@ class Session(Conversations):
         """Loads a GGUF file or model folder; empty means the starter model."""
         self._answers.model_loading()
         self._model.load(path)
+
+    def retry_model(self) -> None:
+        """Asks again for the model that was asked for last."""
+        self.load_model(self._model.path)
 
     def fetch_starter(self) -> None:
         """Fetches the starter model if it is absent, and loads it. The only thing that uses the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
@@ -114,6 +114,10 @@ class ConversationPage(QWidget):
         """The last answer of the shown branch."""
         answers = [m for m in self.conversation.path() if m.role == ASSISTANT]
         return answers[-1] if answers else None
+
+    def focus_transcript(self) -> None:
+        """Puts the keyboard on the transcript and shows the last message's buttons."""
+        self.transcript.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def copy_answer(self) -> None:
         """Puts the last answer on the clipboard, as Markdown."""

@@ -132,7 +132,7 @@ class MainWindow(QMainWindow):
                 "copy_answer": self._on_page(lambda page: page.copy_answer()),
                 "system_prompt": self._on_page(lambda page: page.edit_system_prompt()),
                 "focus_composer": self._on_page(lambda page: page.composer.edit.setFocus()),
-                "focus_transcript": self._on_page(lambda page: page.transcript.setFocus()),
+                "focus_transcript": self._on_page(lambda page: page.focus_transcript()),
                 "jump_to_latest": self._on_page(lambda page: page.transcript.jump_to_latest()),
                 "next_tab": lambda: area.step(1),
                 "previous_tab": lambda: area.step(-1),

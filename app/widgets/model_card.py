@@ -55,7 +55,7 @@ class ModelCard(QFrame):
             column.addWidget(widget)
         column.addLayout(row)
         self.fetch_button.clicked.connect(session.fetch_starter)
-        self.retry_button.clicked.connect(lambda: session.load_model())
+        self.retry_button.clicked.connect(session.retry_model)
         self.choose_button.clicked.connect(self._on_choose_clicked)
         session.model_state_changed.connect(self.refresh)
         self.refresh()

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.actions import Actions
 from app.session import Session
-from app.session_state import Notice, RequestPhase
+from app.session_state import ModelStatus, Notice, RequestPhase
 from app.theme import ThemeManager
 from app.widgets.buttons import button_for
 from app.widgets.conversation_page import ConversationPage
@@ -40,6 +40,7 @@ class TabArea(QWidget):
         self._themes = themes
         self._pages: dict[str, ConversationPage] = {}
         self._unseen: set[str] = set()
+        self._load_notice: Notice | None = None
         self.closed_ids: list[str] = []
         self.tabs = ConversationTabs(themes)
         self.tabs.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -85,6 +86,7 @@ class TabArea(QWidget):
         session.request_state_changed.connect(self._on_request_state_changed)
         session.draft_restored.connect(self._on_draft_restored)
         session.notice_raised.connect(self._on_notice_raised)
+        session.model_state_changed.connect(self._on_model_state_changed)
         session.default_system_prompt_changed.connect(self._on_default_prompt_changed)
         tabs.currentChanged.connect(lambda _index: self._on_current_changed())
         tabs.close_requested.connect(self.close_conversation)
@@ -200,10 +202,22 @@ class TabArea(QWidget):
         self.page(conversation_id).restore_draft(text)
 
     def _on_notice_raised(self, notice: Notice) -> None:
+        state = self._session.model_state
+        if state.status is ModelStatus.FAILED and state.error == notice.error:
+            # The card above the composer says it, unless the model from before comes back.
+            self._load_notice = notice
+            return
         if notice.conversation_id and self.tabs.index_of(notice.conversation_id) >= 0:
             self.page(notice.conversation_id).add_notice(notice)
         else:
             self.notices.add(notice)
+
+    def _on_model_state_changed(self) -> None:
+        status = self._session.model_state.status
+        if status is ModelStatus.READY and self._load_notice is not None:
+            self.notices.add(self._load_notice)
+        if status is not ModelStatus.FAILED:
+            self._load_notice = None
 
     def _on_default_prompt_changed(self) -> None:
         for page in self._pages.values():

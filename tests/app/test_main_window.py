@@ -12,7 +12,7 @@ from app.conversation import ASSISTANT, MessageStatus
 from app.session_state import ModelStatus
 from app.widgets.dialogs import ShortcutsDialog, SystemPromptDialog, confirm_link
 from app.widgets.swatch import Activity
-from engine.api.commands import Submit
+from engine.api.commands import LoadModel, Submit
 from engine.api.errors import ModelFileError, PromptTooLongError, StarterModelMissingError
 from tests.helpers.window_stage import SHORT, Stage, window_stage
 
@@ -199,6 +199,7 @@ def test_a_failed_load_says_why_and_can_be_tried_again(qtbot) -> None:
         card = stage.page.model_card
         qtbot.waitUntil(card.isVisible)
         assert "12" in card.cause.text()
+        assert not stage.window.tab_area.notices.isVisible()
         assert card.action.text()
         assert not card.fetch_button.isVisible()
         assert stage.window.submit_text(stage.page.conversation_id, "Hello") is False
@@ -206,6 +207,30 @@ def test_a_failed_load_says_why_and_can_be_tried_again(qtbot) -> None:
         stage.engine.load_error = None
         QTest.mouseClick(card.retry_button, LEFT)
         qtbot.waitUntil(lambda: not card.isVisible())
+
+
+def test_retry_asks_for_the_same_file(qtbot) -> None:
+    error = ModelFileError("The file ends after 12 of 94 MB.")
+    with window_stage(qtbot, load=False, load_error=error) as stage:
+        stage.session.load_model("some/model.gguf")
+        qtbot.waitUntil(stage.page.model_card.isVisible)
+        QTest.mouseClick(stage.page.model_card.retry_button, LEFT)
+        qtbot.waitUntil(stage.page.model_card.isVisible)
+        loads = [c.path for c in stage.engine.commands if isinstance(c, LoadModel)]
+        assert loads == ["some/model.gguf"] * 2
+
+
+def test_the_keyboard_reaches_the_buttons_of_the_last_answer(stage: Stage, qtbot) -> None:
+    send(stage, "Question")
+    wait_idle(stage, qtbot)
+    stage.window.activateWindow()
+    QTest.keyClick(stage.window, Qt.Key.Key_L, CONTROL | SHIFT)
+    buttons = stage.page.transcript.buttons
+    assert buttons.isVisible()
+    QTest.keyClick(stage.page.transcript, Qt.Key.Key_Tab)
+    assert QApplication.focusWidget() is buttons.copy
+    QTest.keyClick(buttons.copy, Qt.Key.Key_Space)
+    assert QGuiApplication.clipboard().text() == SHORT
 
 
 def test_a_message_sent_while_loading_is_answered_later(qtbot) -> None:

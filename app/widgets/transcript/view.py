@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QPainter, QPaintEvent, QResizeEvent, QShowEvent, QWheelEvent
+from PySide6.QtGui import (
+    QFocusEvent,
+    QHideEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QShowEvent,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 
 from app.i18n import tr
@@ -224,6 +232,13 @@ class Transcript(QAbstractScrollArea):
             bar.setValue(round(self.page.anchor_y(anchor)))
             self._is_settling = False
         self._settle()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        by_keyboard = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.ShortcutFocusReason)
+        if event.reason() in by_keyboard and self.items:
+            # The next Tab reaches the buttons of the last message.
+            self.buttons.set_item(self.items[-1])
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
