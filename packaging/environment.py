@@ -124,7 +124,7 @@ class Environment:
 
     def run_here(self, *arguments: str) -> int:
         """Like ``run`` in the caller's folder, so that relative paths mean what the user meant."""
-        # -P: a folder of the user's named app or engine must not hide ours.
+        # -P: neither a folder of the user's nor tests/benchmarks/engine.py may hide our packages.
         command = [str(self.python), "-P", *arguments]
         return subprocess.call(command, env=child_environment({"PYTHONPATH": str(self.root)}))
 

@@ -120,9 +120,7 @@ def bench(environment: Environment, options: argparse.Namespace, rest: list[str]
     """A benchmark under tests/benchmarks with the remaining arguments."""
     environment.prepare([RUNTIME, DEVELOPMENT], options.torch_index)
     script = "gui" if rest[:1] and rest[0] in GUI_BENCHMARKS else "engine"
-    # -P: the script's own folder holds an engine.py, which must not hide the package.
-    path = {"PYTHONPATH": str(ROOT)}
-    return environment.run("-P", f"tests/benchmarks/{script}.py", *rest, env=path)
+    return environment.run_here(str(ROOT / "tests" / "benchmarks" / f"{script}.py"), *rest)
 
 
 def lint_steps(environment: Environment) -> list[Step]:

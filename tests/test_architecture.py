@@ -288,6 +288,22 @@ def test_no_init_file_under_tests() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
 
+@pytest.mark.parametrize("script", ["engine.py", "gui.py"])
+def test_benchmark_script_finds_our_packages(script: str) -> None:
+    # As a script its own folder comes first on the path, and an engine.py lies there.
+    folder = ROOT / "tests" / "benchmarks"
+    code = f"""
+import runpy, sys
+sys.path[0] = {str(folder)!r}
+runpy.run_path({str(folder / script)!r}, run_name="imported")
+import engine.api.client
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def tracked_files() -> list[Path]:
     """The files of the tree; without git everything but build output."""
     done = subprocess.run(
