@@ -76,7 +76,7 @@ FILTERS = [
 def test_frequencies_are_those_that_transformers_would_draw_from(params: SamplingParams) -> None:
     logits = logits_of()
     expected = transformers_probabilities(logits, params)
-    count = 20_000
+    count = 6_000
     seen = draw(logits, params, count)
     assert all(expected[token] > 0 for token in seen), "a token outside the filter was drawn"
     # Chi-square over tokens with at least five expected draws, the rest in one class.
@@ -212,6 +212,6 @@ def test_top_p_over_many_tokens() -> None:
     logits[0, :10] = 1e-3
     params = SamplingParams(temperature=1.0, top_p=0.5)
     # Equal scores stay together, so the whole flat part is kept.
-    assert len(draw(logits, params, 3000)) > 1500
+    assert len(draw(logits, params, 300)) > 250
     logits = torch.linspace(0.0, 1e-3, 5000)[None]
-    assert min(draw(logits, params, 3000)) >= 2499
+    assert min(draw(logits, params, 300)) >= 2499

@@ -1,0 +1,104 @@
+"""The engine and transformers' generate behind one interface, for measuring side by side."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from engine.api.events import TokensGenerated
+from engine.api.params import EngineConfig, SamplingParams
+from engine.engine_builder import build_engine
+from engine.loading.model_folder import LoadedFiles
+from engine.loading.progress import never_cancelled, no_progress
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seconds from the start to the first and to the last token, of all prompts together."""
+
+    first_s: float
+    last_s: float
+
+
+class Contestant(Protocol):
+    """Something that answers prompts greedily."""
+
+    name: str
+
+    def generate(self, prompts: list[list[int]], new_tokens: int) -> Run:
+        """Answers all prompts together, each with exactly ``new_tokens`` tokens."""
+
+
+class Quire:
+    """The engine as the application drives it: scheduler, prefix cache and detokeniser included."""
+
+    name = "quire"
+
+    def __init__(self, path: Path, models_dir: Path, num_blocks: int) -> None:
+        config = EngineConfig(num_blocks=num_blocks, max_model_len=4096)
+        loaded = build_engine(path, models_dir, config, no_progress, never_cancelled)
+        self.core = loaded.core
+        self.dtype = loaded.info.dtype
+        self._count = 0
+
+    def generate(self, prompts: list[list[int]], new_tokens: int) -> Run:
+        params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
+        start = time.perf_counter()
+        waiting = set()
+        for prompt in prompts:
+            self._count += 1
+            self.core.add_request(f"bench-{self._count}", prompt, params)
+            waiting.add(f"bench-{self._count}")
+        first = last = 0.0
+        generated = 0
+        while self.core.has_work:
+            for event in self.core.step():
+                if isinstance(event, TokensGenerated):
+                    waiting.discard(event.request_id)
+                    generated += len(event.token_ids)
+                    last = time.perf_counter()
+            first = first or (0.0 if waiting else last)
+        if generated != new_tokens * len(prompts):
+            raise RuntimeError(f"{generated} tokens came, expected {new_tokens * len(prompts)}")
+        return Run(first - start, last - start)
+
+
+class Transformers:
+    """``generate`` of transformers' own model with its default attention and cache."""
+
+    name = "transformers"
+
+    def __init__(self, files: LoadedFiles, dtype: str) -> None:
+        from transformers import LlamaForCausalLM
+
+        model: Any = LlamaForCausalLM.from_pretrained(files.folder, dtype=getattr(torch, dtype))
+        self._model = model.eval()
+        self._moments: list[float] = []
+
+    def generate(self, prompts: list[list[int]], new_tokens: int) -> Run:
+        from transformers import StoppingCriteriaList
+
+        ids = torch.tensor(prompts)
+        self._moments.clear()
+        start = time.perf_counter()
+        with torch.inference_mode():
+            out = self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=new_tokens,
+                min_new_tokens=new_tokens,
+                do_sample=False,
+                pad_token_id=0,
+                stopping_criteria=StoppingCriteriaList([self._note_moment]),
+            )
+        if out.shape[1] - ids.shape[1] != new_tokens:
+            raise RuntimeError(f"{out.shape[1] - ids.shape[1]} tokens came, not {new_tokens}")
+        return Run(self._moments[0] - start, self._moments[-1] - start)
+
+    def _note_moment(self, ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+        self._moments.append(time.perf_counter())
+        return torch.zeros(len(ids), dtype=torch.bool)
