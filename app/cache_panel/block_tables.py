@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
@@ -33,6 +34,7 @@ class _Row:
     strip: Strip
     top: int
     picture: GridImage
+    label: tuple[int, str, str]
 
 
 class BlockTables(QWidget):
@@ -53,6 +55,7 @@ class BlockTables(QWidget):
         self._highlight = -1
         self._height = 0
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def sizeHint(self) -> QSize:
@@ -77,22 +80,23 @@ class BlockTables(QWidget):
         self._atlas = None
         self.set_strips(self.strips)
 
-    def set_strips(self, strips: list[Strip]) -> None:
-        """Shows these strips; repaints only those that look different."""
+    def set_strips(self, strips: list[Strip], *, with_labels: bool = True) -> None:
+        """Shows these strips; repaints only what looks different.
+
+        ``with_labels`` False leaves the words of strips that are there already as they are: they
+        are dearer to draw than cells, and nobody reads them many times a second.
+        """
         laid_out = self._choose_cells(strips)
         old = {} if laid_out else {row.strip.key: row for row in self._rows}
         rows: list[_Row] = []
         top = 0
         for strip in strips:
             before = old.get(strip.key)
-            if before is not None and before.strip.looks_like(strip):
-                picture = before.picture
-            else:
-                picture = self._draw(strip)
-            row = _Row(strip, top, picture)
-            if before is None or before.top != top or before.picture is not picture:
+            label = _label_of(strip) if before is None or with_labels else before.label
+            row = _Row(strip, top, self._picture_of(strip, before), label)
+            if before is None or before.top != top:
                 self.update(self._rect_of(row))
-            elif _label_of(before.strip) != _label_of(strip):
+            elif before.label != label:
                 self.update(0, top, self.width(), LABEL_HEIGHT)
             rows.append(row)
             top = self._rect_of(row).bottom() + 1 + ROW_GAP
@@ -103,6 +107,18 @@ class BlockTables(QWidget):
             self._height = top
             self.updateGeometry()
             self.height_changed.emit()
+
+    def _picture_of(self, strip: Strip, before: _Row | None) -> GridImage:
+        """The picture from before, if only the fill of the last block changed, or a new one."""
+        if before is None or not np.array_equal(before.strip.codes, strip.codes):
+            picture = self._draw(strip)
+            if before is not None:
+                self.update(self._rect_of(before))
+            return picture
+        if before.strip.last_fill != strip.last_fill:
+            self._draw_last(before.picture, strip)
+            self.update(self._cell_rect(before, len(strip.blocks) - 1).toAlignedRect())
+        return before.picture
 
     def set_highlight(self, block_id: int) -> None:
         """Outlines a block wherever it stands; -1 for none."""
@@ -131,10 +147,15 @@ class BlockTables(QWidget):
         layout = GridLayout(len(strip.blocks), atlas.side, self._columns, atlas.side)
         picture = GridImage(layout, atlas)
         picture.draw_all(strip.codes)
-        if strip.last_fill < 1.0 and atlas.side > FLAT_SIDE:
-            last = len(strip.blocks) - 1
-            picture.put(last, atlas.part_filled(int(strip.codes[-1]), strip.last_fill))
+        self._draw_last(picture, strip)
         return picture
+
+    def _draw_last(self, picture: GridImage, strip: Strip) -> None:
+        atlas = self._atlas
+        assert atlas is not None
+        if strip.is_live and atlas.side > FLAT_SIDE:
+            part = atlas.part_filled(int(strip.codes[-1]), strip.last_fill)
+            picture.put(len(strip.blocks) - 1, part)
 
     def _rect_of(self, row: _Row) -> QRect:
         height = math.ceil(row.picture.layout.height / self.devicePixelRatioF())
@@ -144,9 +165,13 @@ class BlockTables(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.fillRect(event.rect(), self._theme.color("background"))
+        region = event.region()
         for row in self._rows:
-            if event.rect().intersects(self._rect_of(row)):
+            label = QRect(0, row.top, self.width(), LABEL_HEIGHT)
+            if region.intersects(label):
                 self._paint_label(painter, row)
+            if region.intersects(self._rect_of(row).adjusted(0, LABEL_HEIGHT, 0, 0)):
                 painter.drawImage(0, row.top + LABEL_HEIGHT, row.picture.image)
         if self._highlight >= 0:
             painter.setPen(QPen(self._theme.color("accent"), 2.0))
@@ -154,8 +179,9 @@ class BlockTables(QWidget):
         painter.end()
 
     def _paint_label(self, painter: QPainter, row: _Row) -> None:
-        strip, theme = row.strip, self._theme
-        hue = theme.hue(strip.number) if strip.number else theme.color("muted")
+        theme = self._theme
+        number, title, right = row.label
+        hue = theme.hue(number) if number else theme.color("muted")
         swatch = QRectF(0, row.top + 1, SWATCH, SWATCH)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
@@ -166,29 +192,29 @@ class BlockTables(QWidget):
         font = self.font()
         font.setPointSizeF(9.0)
         painter.setFont(font)
-        if strip.number:
+        if number:
             painter.setPen(theme.on(hue))
-            painter.drawText(swatch, Qt.AlignmentFlag.AlignCenter, str(strip.number))
-        right = words.strip(strip)
+            painter.drawText(swatch, Qt.AlignmentFlag.AlignCenter, str(number))
         line = QRect(SWATCH + 6, row.top, self.width() - SWATCH - 6, SWATCH + 2)
         room = line.width() - painter.fontMetrics().horizontalAdvance(right) - 12
-        title = strip.title or words.untitled(strip)
-        painter.setPen(theme.color("text" if strip.is_live else "muted"))
+        painter.setPen(theme.color("text" if row.strip.is_live else "muted"))
         elided = painter.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, room)
         painter.drawText(line, _LEFT, elided)
         painter.setPen(theme.color("muted"))
         painter.drawText(line, _RIGHT, right)
 
     def _rects_of(self, block_id: int) -> list[QRectF]:
+        return [
+            self._cell_rect(row, row.strip.blocks.index(block_id))
+            for row in self._rows
+            if block_id in row.strip.blocks
+        ]
+
+    def _cell_rect(self, row: _Row, index: int) -> QRectF:
         ratio = self.devicePixelRatioF()
-        rects: list[QRectF] = []
-        for row in self._rows:
-            if block_id in row.strip.blocks:
-                x, y = row.picture.layout.origin(row.strip.blocks.index(block_id))
-                size = max(1, row.picture.layout.side - 1) / ratio
-                top = row.top + LABEL_HEIGHT + y / ratio
-                rects.append(QRectF(x / ratio, top, size, size))
-        return rects
+        x, y = row.picture.layout.origin(index)
+        size = max(1, row.picture.layout.side - 1) / ratio
+        return QRectF(x / ratio, row.top + LABEL_HEIGHT + y / ratio, size, size)
 
     # --- pointing ---
 
@@ -247,5 +273,6 @@ def _columns_for(width: int, side: int, longest: int) -> int:
     return columns if columns >= longest or columns < 16 else columns - columns % 4
 
 
-def _label_of(strip: Strip) -> tuple[object, ...]:
-    return strip.number, strip.title, words.strip(strip)
+def _label_of(strip: Strip) -> tuple[int, str, str]:
+    """Number, title and figures."""
+    return strip.number, strip.title or words.untitled(strip), words.strip(strip)

@@ -27,6 +27,7 @@ from app.theme import Theme, ThemeManager
 from engine.api.events import BlockEvents, PoolEvent
 
 REFRESH_MS = 66
+WORDS_MS = 250
 FIRST_WAIT_MS = 20
 LAST_WAIT_MS = 2000
 RESUBSCRIBE_S = 1.0
@@ -83,6 +84,7 @@ class CachePanel(QWidget):
         self._tables_seen: tuple[int, int] = (0, -1)
         self._sharing = (Sharing(), Sharing())
         self._refresh_timer = self._single_shot(self._on_refresh_timer_timeout)
+        self._words_timer = self._single_shot(self._on_words_timer_timeout)
         self._wait_timer = self._single_shot(self._on_wait_timer_timeout)
         self._build(theme.theme)
         theme.changed.connect(self._on_theme_changed)
@@ -188,6 +190,7 @@ class CachePanel(QWidget):
         self._bridge.block_events_received.disconnect(self._on_bridge_block_events_received)
         self._refresh_timer.stop()
         self._wait_timer.stop()
+        self._words_timer.stop()
         self._events.clear()
 
     @Slot(object)
@@ -239,11 +242,26 @@ class CachePanel(QWidget):
         if replaced:
             self._grid.set_model(model)
             self._show_block(-1)
+            self._show_words()
         else:
             self._grid.refresh(dirty, written)
-        self._show_figures(model)
-        self._tables.set_strips(strips_of(model, self._looks, self._names))
-        self._show_trouble(model)
+            strips = strips_of(model, self._looks, self._names)
+            self._tables.set_strips(strips, with_labels=False)
+            if not self._words_timer.isActive():
+                self._words_timer.start(WORDS_MS)
+        if model.inconsistency:
+            self._start_over()
+
+    def _show_words(self) -> None:
+        """Figures and labels: a few times a second, since no eye follows faster."""
+        model = self.model
+        if model is not None:
+            self._show_figures(model)
+            self._tables.set_strips(strips_of(model, self._looks, self._names))
+            self._show_trouble(model)
+
+    def _on_words_timer_timeout(self) -> None:
+        self._show_words()
 
     def _show_figures(self, model: PoolModel) -> None:
         seen = (id(model), model.table_version)
@@ -259,11 +277,14 @@ class CachePanel(QWidget):
         text = model.invariant_message if model.invariant_violations else ""
         if model.inconsistency:
             text = tr("The panel lost track of the pool and starts again.")
-            if time.monotonic() - self._last_subscription_s > RESUBSCRIBE_S:
-                self._unsubscribe()
-                self._subscribe()
         self._trouble.show_text(text)
         self._trouble.setVisible(bool(text))
+
+    def _start_over(self) -> None:
+        """Asks for a new snapshot, not more often than once in ``RESUBSCRIBE_S``."""
+        if time.monotonic() - self._last_subscription_s > RESUBSCRIBE_S:
+            self._unsubscribe()
+            self._subscribe()
 
     def _describe(self, block_id: int) -> str:
         return "" if self.model is None else "\n".join(self._facts(block_id))

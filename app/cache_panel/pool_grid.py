@@ -73,6 +73,7 @@ class PoolGrid(QWidget):
         self._pointed = -1
         self._highlight: frozenset[int] = frozenset()
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
@@ -178,9 +179,10 @@ class PoolGrid(QWidget):
     # --- painting ---
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), self._theme.color("background"))
         if self._picture is None:
             return
-        painter = QPainter(self)
         painter.drawImage(MARGIN, MARGIN, self._picture.image)
         self._rims.paint(painter, self._theme.color("text"))
         accent = self._theme.color("accent")

@@ -42,14 +42,16 @@ class Rims(QObject):
 
     def put(self, rects: list[QRect], *, fades: bool) -> None:
         """Adds rims. Those that do not fade (reduced motion) stand until the next ones come."""
-        if not fades:
-            self._update_canvas()
+        self._update_canvas()
+        if fades:
+            # Starting again puts the next frame off: this paint shows the older rims paler anyway.
+            self._drop_faded()
+            self._timer.start()
+        else:
             self.end()
         top = min(rect.top() for rect in rects)
         bottom = max(rect.bottom() for rect in rects)
         self._written.append(_Written(time.monotonic(), rects, top, bottom))
-        if fades and not self._timer.isActive():
-            self._timer.start()
 
     def end(self) -> None:
         """Takes all rims away without painting."""
@@ -69,11 +71,14 @@ class Rims(QObject):
 
     def _on_timer_timeout(self) -> None:
         self._update_canvas()
+        self._drop_faded()
+        if not self._written:
+            self._timer.stop()
+
+    def _drop_faded(self) -> None:
         now = time.monotonic()
         while self._written and (now - self._written[0].at_s) * 1000 >= FADE_MS:
             self._written.popleft()
-        if not self._written:
-            self._timer.stop()
 
     def _update_canvas(self) -> None:
         if self._written:

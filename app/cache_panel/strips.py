@@ -39,10 +39,6 @@ class Strip:
     def key(self) -> tuple[str, bool]:
         return self.request_id, self.is_live
 
-    def looks_like(self, other: Strip) -> bool:
-        """Whether both have the same picture."""
-        return self.last_fill == other.last_fill and np.array_equal(self.codes, other.codes)
-
 
 class Names(Protocol):
     """Numbers and titles of conversations, as the panel needs them; see ``panel.SessionNames``."""
