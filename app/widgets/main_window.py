@@ -114,9 +114,9 @@ class MainWindow(QMainWindow):
         self.side_bar.rename_requested.connect(self._rename)
         self.side_bar.close_requested.connect(self.tab_area.close_conversation)
         self.side_bar.model.modelReset.connect(self._mark_current)
-        self.tab_area.current_changed.connect(lambda _id: self._mark_current())
+        self.tab_area.current_changed.connect(self._on_tab_area_current_changed)
         self.tab_area.activity_changed.connect(self.side_bar.model.set_activity)
-        self.panel_dock.visibilityChanged.connect(lambda _visible: self._check_toggles())
+        self.panel_dock.visibilityChanged.connect(self._on_panel_visibility_changed)
         area = self.tab_area
         self.actions_registry.connect_all(
             {
@@ -185,6 +185,12 @@ class MainWindow(QMainWindow):
         self.actions_registry["toggle_cache_panel"].setChecked(not self.panel_dock.isHidden())
         is_below = self.dockWidgetArea(self.panel_dock) != _RIGHT
         self.actions_registry["panel_below"].setChecked(is_below)
+
+    def _on_panel_visibility_changed(self, _visible: bool) -> None:
+        self._check_toggles()
+
+    def _on_tab_area_current_changed(self, _conversation_id: str) -> None:
+        self._mark_current()
 
     def _mark_current(self) -> None:
         self.side_bar.set_current(self.tab_area.tabs.current_id())

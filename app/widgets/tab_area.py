@@ -88,7 +88,7 @@ class TabArea(QWidget):
         session.notice_raised.connect(self._on_notice_raised)
         session.model_state_changed.connect(self._on_model_state_changed)
         session.default_system_prompt_changed.connect(self._on_default_prompt_changed)
-        tabs.currentChanged.connect(lambda _index: self._on_current_changed())
+        tabs.currentChanged.connect(self._on_tabs_current_changed)
         tabs.close_requested.connect(self.close_conversation)
         tabs.rename_finished.connect(session.rename)
         tabs.fork_requested.connect(session.fork)
@@ -228,6 +228,9 @@ class TabArea(QWidget):
     def _add_tab(self, conversation_id: str) -> None:
         self.tabs.add(conversation_id)
         self._update_mark(conversation_id)
+
+    def _on_tabs_current_changed(self, _index: int) -> None:
+        self._on_current_changed()
 
     def _on_current_changed(self) -> None:
         conversation_id = self.tabs.current_id()
