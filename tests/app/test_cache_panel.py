@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QLabel, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.cache_panel.block_tables import BlockTables
@@ -82,8 +85,10 @@ def test_refreshes_are_at_most_fifteen_a_second(
 ) -> None:
     stage = shown(qtbot, make_stage())
     refreshes: list[int] = []
-    real = stage.panel.refresh
-    monkeypatch.setattr(stage.panel, "refresh", lambda: (refreshes.append(1), real()))
+    live = stage.panel.live
+    assert live is not None
+    real = live.refresh
+    monkeypatch.setattr(live, "refresh", lambda: (refreshes.append(1), real()))
     begin = time.monotonic()
     for token in range(60):
         stage.scripted.append("r1", token)
@@ -160,7 +165,8 @@ def test_lost_events_lead_to_a_new_subscription(qtbot: QtBot, make_stage: MakeSt
     stage = shown(qtbot, make_stage())
     stage.scripted.append("r1", 1)
     stage.scripted.drain()
-    stage.panel._last_subscription_s -= 10
+    assert stage.panel.live is not None
+    stage.panel.live._last_subscription_s -= 10
     stage.scripted.append("r1", 2)
     stage.deliver()
     qtbot.waitUntil(lambda: stage.subscriptions == 1 and len(stage.commands) == 3)
@@ -324,3 +330,27 @@ def test_parts_have_accessible_names(qtbot: QtBot, make_stage: MakeStage) -> Non
     for part in stage.panel.findChildren(QWidget):
         if part.focusPolicy() != Qt.FocusPolicy.NoFocus:
             assert part.accessibleName(), part
+
+
+def test_importing_the_panel_loads_no_numpy() -> None:
+    """The window's first paint waits for these imports."""
+    code = "import sys, app.cache_panel.panel; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_window_is_painted_before_the_panel_is_made(qtbot: QtBot, make_stage: MakeStage) -> None:
+    stage = make_stage()
+    seen: list[bool] = []
+
+    class Window(QMainWindow):
+        def paintEvent(self, event: QPaintEvent) -> None:
+            seen.append(stage.panel.live is None)
+
+    window = Window()
+    qtbot.addWidget(window)
+    window.setCentralWidget(stage.panel)
+    window.show()
+    qtbot.waitUntil(lambda: stage.panel.live is not None)
+    window.takeCentralWidget()
+    assert seen
+    assert seen[0]

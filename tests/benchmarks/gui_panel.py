@@ -10,7 +10,7 @@ import numpy as np
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 
-from app.cache_panel.panel import REFRESH_MS
+from app.cache_panel.live_panel import REFRESH_MS
 from app.cache_panel.pool_grid import PoolGrid
 from engine.api.events import BlockChanged, BlockEventKind, BlockEvents, PoolEvent
 from tests.helpers.panel_stage import PanelStage
