@@ -11,6 +11,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal
 from app import paths
 from app.bridge import Bridge
 from app.command_line import Options
+from app.garbage import GarbagePolicy
 from app.i18n import tr
 from app.process_age import process_age_s
 from app.session import Session
@@ -58,6 +59,8 @@ class QuireApplication(QObject):
         self.bridge = Bridge(engine)
         models_dir = options.models_dir or paths.models_dir()
         self.session = Session(self.bridge, store, settings, str(models_dir))
+        self._garbage = GarbagePolicy()
+        self.session.model_state_changed.connect(self._on_session_model_state_changed)
         if not self.session.conversation_ids():
             self.session.new_conversation()
         self.window = MainWindow(self.session, self.bridge, settings, self.theme)
@@ -83,6 +86,7 @@ class QuireApplication(QObject):
             _LOG.error("not everything could be saved")
         self.window.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        self._garbage.close()
         # Last, so that a second Ctrl+C cannot cut the saving short.
         if self._signals is not None:
             self._signals.restore()
@@ -108,6 +112,10 @@ class QuireApplication(QObject):
         self.session.raise_stored_problems()
         self._raise_server = RaiseServer(self._profile_dir, self)
         self._raise_server.raise_requested.connect(self._on_raise_server_raise_requested)
+
+    @Slot()
+    def _on_session_model_state_changed(self) -> None:
+        self._garbage.model_changed(self.session.model_state.status)
 
     @Slot()
     def _on_raise_server_raise_requested(self) -> None:

@@ -16,6 +16,7 @@ from app.app_error import AppError, DataDirectoryInUseError
 from app.application import QuireApplication
 from app.command_line import Options, parse
 from app.error_text import describe_error
+from app.garbage import hold_back
 from app.i18n import Language, tr
 from app.paths import Profile
 from app.settings import Settings
@@ -31,12 +32,13 @@ def main(
     argv: Sequence[str] | None = None,
     engine: Callable[[], EngineClient] = start_engine,
 ) -> int:
-    """Runs the application and returns its exit status: 0, 1 a failed self-test, 2 bad arguments,
-    3.
+    """Runs the application and returns its exit status.
 
-    ``engine`` starts the engine; the default is the one in this process.
+    0: ended as asked; 1: the self-test failed; 3: the profile could not be opened. Bad arguments
+    end the process with 2. ``engine`` starts the engine; the default is the one in this process.
     """
     options = parse(sys.argv[1:] if argv is None else argv)
+    hold_back()
     # Held here, so that everything that _run makes is gone before Qt is.
     qt = _qt_application()
     if not options.self_test:

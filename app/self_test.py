@@ -92,6 +92,7 @@ class SelfTest:
         tabs = self._session.conversation_ids()[:1]
         while len(tabs) < self._options.tabs:
             tabs.append(self._window.new_tab())
+            self._let_events_pass()
         self._load()
         first_answers = self._ask_all(tabs)
         block_size = self.report.pool.block_size if self.report.pool else 1
@@ -101,15 +102,22 @@ class SelfTest:
         self.report.gui_max_gap_ms = round(self._meter.take_ms(), 1)
         self._meter.stop()
 
+    def judge_figures(self) -> None:
+        """Adds what is wrong with the figures of the window and the pool; after ``run``."""
+        self._read_watch()
+        self.faults += check_figures(self.report)
+
     def finish(self) -> None:
-        """Judges the figures; call it after ``run``, whether or not that raised."""
+        """Completes the report, whether or not ``run`` came to its end."""
+        self._read_watch()
+        self.report.ok = not self.faults
+
+    def _read_watch(self) -> None:
         self._watch.look()
         self.report.shared_blocks_max = self._watch.shared_max
         self.report.invariant_violations = self._watch.violations
         if self.report.pool is not None:
             self.report.pool.used_max = self._watch.used_max
-        self.faults += check_figures(self.report)
-        self.report.ok = not self.faults
 
     def _load(self) -> None:
         def done() -> bool:
@@ -182,9 +190,15 @@ class SelfTest:
 
     def _answer(self, conversation_id: str) -> Message:
         """Waits for the answer in a conversation."""
-        self._wait(
-            lambda: not self._session.is_busy(conversation_id), "an answer", ANSWER_TIMEOUT_S
-        )
+        try:
+            self._wait(
+                lambda: not self._session.is_busy(conversation_id), "an answer", ANSWER_TIMEOUT_S
+            )
+        except SelfTestError as error:
+            state = self._session.request_state(conversation_id)
+            words = len(self._leaf(conversation_id).content.split())
+            where = f"{state.phase.value} {state.reason}".strip()
+            raise SelfTestError(f"{error}: {where}, {words} words so far") from None
         answer = self._leaf(conversation_id)
         if answer.status is not MessageStatus.DONE or answer.usage is None:
             raise SelfTestError(f"an answer ended as {answer.status.value}")
@@ -263,6 +277,8 @@ def run_self_test(application: QuireApplication, options: Options) -> int:
         test.run()
     except SelfTestError as error:
         test.faults.append(str(error))
+    else:
+        test.judge_figures()
     test.finish()
     for fault in dict.fromkeys(test.faults):
         sys.stderr.write(f"self-test: {fault}\n")
