@@ -306,11 +306,14 @@ import engine.api.client
 
 def tracked_files() -> list[Path]:
     """The files of the tree; without git everything but build output."""
-    done = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode == 0:
-        return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).exists()]
+    if git := shutil.which("git"):
+        done = subprocess.run(
+            [git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        # It refuses a folder that belongs to somebody else.
+        if done.returncode == 0:
+            names = done.stdout.split("\0")
+            return [path for name in names if name and (path := ROOT / name).exists()]
     skipped = {"build", "dist", "__pycache__"}
     return [
         path
