@@ -14,6 +14,7 @@ from types import TracebackType
 from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 
 MAX_LOG_BYTES = 1_000_000
+_HANDLER_NAME = "quire-log"
 _LOG = logging.getLogger(__name__)
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
@@ -40,6 +41,7 @@ def open_log(log_file: Path) -> None:
     except OSError as error:
         handler = logging.StreamHandler(sys.stderr)
         _LOG.warning("no log file: %s", error)
+    handler.set_name(_HANDLER_NAME)
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     )
@@ -52,11 +54,11 @@ def open_log(log_file: Path) -> None:
 
 
 def close_log() -> None:
-    """Closes the log file; Qt's messages go to stderr again."""
+    """Undoes ``open_log``; Qt's messages go to stderr again."""
     qInstallMessageHandler(None)
     root = logging.getLogger()
     for handler in list(root.handlers):
-        if isinstance(handler, logging.FileHandler):
+        if handler.name == _HANDLER_NAME:
             root.removeHandler(handler)
             handler.close()
 

@@ -148,6 +148,8 @@ class SelfTest:
             # The window shows at once most of what has come, the cache panel 15 times a second.
             self._let_events_pass(150)
             self._take_screenshot()
+        if not self._window.cache_panel.isVisible():
+            self.faults.append("the cache panel is not visible")
         answers = [self._answer(conversation_id) for conversation_id in tabs]
         self.report.tabs = [tab_report(answer) for answer in answers]
         return answers
