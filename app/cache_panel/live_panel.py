@@ -102,6 +102,11 @@ class LivePanel(QWidget):
         """The pool as the panel knows it; None while it waits for a snapshot."""
         return self._feed.model
 
+    @property
+    def restarts(self) -> int:
+        """How often the stream did not fit and the panel started again from a snapshot."""
+        return self._feed.restarts
+
     # --- making ---
 
     def _single_shot(self, slot: object) -> QTimer:

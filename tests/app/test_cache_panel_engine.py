@@ -1,0 +1,121 @@
+"""The panel on the real engine thread: snapshots and events as the worker really sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.bridge import Bridge
+from app.cache_panel.block_tables import BlockTables
+from app.cache_panel.panel import CachePanel
+from app.cache_panel.pool_model import PoolModel
+from app.theme import ThemeManager
+from engine.api.client import start_engine
+from engine.api.commands import Cancel, LoadModel, SetRate, Submit
+from engine.api.events import Event, ModelLoaded, RequestFinished
+from engine.api.params import ChatMessage, SamplingParams
+from tests.helpers.fake_loaded import install_fake_loader
+from tests.helpers.panel_stage import TitledConversations
+
+pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints")
+
+PROMPT = "You answer in plain words and in full sentences. "
+STEPS_PER_S = 150.0
+
+
+class Stage:
+    """A panel, a bridge and an engine thread."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.bridge = Bridge(start_engine)
+        self.bridge.engine_event.connect(self.events.append)
+        self.session = TitledConversations(["One", "Two", "Three", "Four"])
+        self.panel = CachePanel(self.bridge, self.session, ThemeManager("light"))  # type: ignore[arg-type]
+
+    def ask(self, number: int, max_tokens: int = 60) -> str:
+        """Sends a question of conversation ``number``; returns the request's id."""
+        message = ChatMessage("user", f"{PROMPT}Question {number}?")
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, seed=0)
+        name = f"r{number}.{len(self.events)}"
+        self.bridge.send(Submit((name,), f"c{number}", (message,), params))
+        return name
+
+    def count(self, kind: type[Event]) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+    @property
+    def model(self) -> PoolModel:
+        assert self.panel.model is not None
+        return self.panel.model
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    install_fake_loader(monkeypatch)
+    stage = Stage()
+    qtbot.addWidget(stage.panel)
+    stage.bridge.start()
+    yield stage
+    stage.panel.hide()
+    assert stage.bridge.close()
+
+
+def test_panel_equals_the_engine_while_conversations_come_and_go(
+    qtbot: QtBot, stage: Stage
+) -> None:
+    stage.panel.resize(380, 800)
+    stage.panel.show()
+    stage.bridge.send(LoadModel(models_dir=""))
+    stage.bridge.send(SetRate(STEPS_PER_S))
+    qtbot.waitUntil(lambda: stage.count(ModelLoaded) == 1)
+    stage.session.model_state_changed.emit()
+    qtbot.waitUntil(lambda: stage.panel.model is not None)
+    first = stage.model
+    for turn in range(3):
+        names = [stage.ask(number) for number in (1, 2, 3, 4)]
+        qtbot.waitUntil(lambda: len(stage.model.tables) > 1)
+        if turn == 1:
+            stage.bridge.send(Cancel(names[3]))
+        qtbot.waitUntil(lambda t=turn: stage.count(RequestFinished) == 4 * (t + 1))
+    qtbot.waitUntil(lambda: not stage.model.tables)
+    newest = stage.bridge.latest_snapshot()
+    assert newest is not None
+    qtbot.waitUntil(lambda: stage.model.last_seq == newest.last_seq)
+    assert stage.model is first
+    assert stage.panel.live is not None
+    assert stage.panel.live.restarts == 0
+    truth = PoolModel.from_snapshot(newest)
+    blocks = range(truth.num_blocks)
+    assert [first.view(b) for b in blocks] == [truth.view(b) for b in blocks]
+    assert first.counts == truth.counts
+    assert first.counts.cached > 0
+    tables = stage.panel.findChild(BlockTables)
+    assert tables is not None
+    qtbot.waitUntil(lambda: [strip.number for strip in tables.strips] == [1, 2, 3, 4])
+    shared = {strip.blocks[: len(PROMPT) // 8] for strip in tables.strips}
+    assert len(shared) == 1
+
+
+def test_panel_shown_in_the_middle_catches_up(qtbot: QtBot, stage: Stage) -> None:
+    stage.bridge.send(LoadModel(models_dir=""))
+    stage.bridge.send(SetRate(STEPS_PER_S))
+    qtbot.waitUntil(lambda: stage.count(ModelLoaded) == 1)
+    for round_number in range(3):
+        for number in (1, 2):
+            stage.ask(number, max_tokens=150)
+        stage.panel.show()
+        qtbot.waitUntil(lambda: stage.panel.model is not None)
+        stage.panel.hide()
+        qtbot.waitUntil(lambda r=round_number: stage.count(RequestFinished) == 2 * (r + 1))
+    stage.panel.show()
+    qtbot.waitUntil(lambda: not stage.model.tables)
+    newest = stage.bridge.latest_snapshot()
+    assert newest is not None
+    truth = PoolModel.from_snapshot(newest)
+    blocks = range(truth.num_blocks)
+    assert [stage.model.view(b) for b in blocks] == [truth.view(b) for b in blocks]
+    assert stage.panel.live is not None
+    assert stage.panel.live.restarts == 0
