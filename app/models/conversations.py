@@ -37,30 +37,36 @@ class ConversationListModel(QAbstractListModel):
         super().__init__(session)
         self._session = session
         self._rows: list[Row] = []
+        self._stored: list[Row] = []
         self._activities: dict[str, Activity] = {}
         self._filter = ""
         self._reload_timer = QTimer(self)
         self._reload_timer.setSingleShot(True)
         self._reload_timer.setInterval(0)
         self._reload_timer.timeout.connect(self.reload)
-        for signal in (
-            session.conversation_added,
-            session.conversation_closed,
-            session.conversation_changed,
-        ):
+        for signal in (session.conversation_added, session.conversation_closed):
             signal.connect(self._reload_timer.start)
+        # Only open conversations change: no need to read thousands of stored ones for a new title.
+        session.conversation_changed.connect(self._on_conversation_changed)
 
     def reload(self) -> None:
         """Reads the session anew."""
+        self._stored = [
+            Row(s.conversation_id, shown_title(s.title), s.number, False, s.updated_at)
+            for s in self._session.closed_conversations()
+        ]
+        self._update_rows()
+
+    def _on_conversation_changed(self, _conversation_id: str) -> None:
+        self._update_rows()
+
+    def _update_rows(self) -> None:
         rows = []
         for conversation_id in self._session.conversation_ids():
             conversation = self._session.conversation(conversation_id)
             title = shown_title(conversation.title)
             rows.append(Row(conversation_id, title, conversation.number, True))
-        rows.extend(
-            Row(s.conversation_id, shown_title(s.title), s.number, False, s.updated_at)
-            for s in self._session.closed_conversations()
-        )
+        rows.extend(self._stored)
         wanted = self._filter.casefold()
         rows = [row for row in rows if wanted in row.title.casefold()]
         if rows != self._rows:
@@ -71,7 +77,7 @@ class ConversationListModel(QAbstractListModel):
     def set_filter(self, text: str) -> None:
         """Keeps the titles that contain ``text``, whatever its case."""
         self._filter = text.strip()
-        self.reload()
+        self._update_rows()
 
     def set_activity(self, conversation_id: str, activity: Activity) -> None:
         """What an open conversation's answer is doing."""

@@ -152,11 +152,17 @@ class MessageItem:
         self.place()
         return changed or abs(self.height - old) > 0.01
 
-    def release(self, top: float, bottom: float) -> None:
-        """Drops the documents outside ``top`` … ``bottom``."""
+    def release(self, top: float, bottom: float) -> bool:
+        """Drops the documents outside ``top`` … ``bottom``. True if some are left."""
+        is_left = False
         for box in self.boxes:
-            if box.document is not None and (box.y + box.height < top or box.y > bottom):
+            if box.document is None:
+                continue
+            if box.y + box.height < top or box.y > bottom:
                 box.release()
+            else:
+                is_left = True
+        return is_left
 
     def _fit_bubble(self, inner: float) -> None:
         widest = 0.0

@@ -35,6 +35,7 @@ class Page:
         self.left = 0.0
         self.height = 0.0
         self._tops: list[float] = []
+        self._live: set[MessageItem] = set()
 
     def set_width(self, width: int) -> None:
         """Fits the column into ``width``; all heights become estimates if it changed."""
@@ -110,6 +111,7 @@ class Page:
             item = self.items[index]
             if item.top > bottom:
                 break
+            self._live.add(item)
             changed |= item.lay_out(self.column, top - item.top, bottom - item.top, self.factory)
         if changed:
             self.place()
@@ -134,9 +136,21 @@ class Page:
 
     def release(self, top: float, bottom: float) -> None:
         """Drops the documents outside ``top`` … ``bottom``."""
-        for item in self.items:
-            if item.boxes:
-                item.release(top - item.top, bottom - item.top)
+        for item in list(self._live):
+            if not item.release(top - item.top, bottom - item.top):
+                self._live.discard(item)
+
+    def clear(self) -> None:
+        """Takes all messages off the page."""
+        self.items = []
+        self._live.clear()
+        self.place()
+
+    def remove(self, item: MessageItem) -> None:
+        """Takes one message off the page."""
+        self.items.remove(item)
+        self._live.discard(item)
+        self.place()
 
     def drop_documents(self) -> None:
         """Drops all documents; fonts or colours changed."""

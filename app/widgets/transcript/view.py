@@ -91,7 +91,7 @@ class Transcript(QAbstractScrollArea):
         """Shows another branch, from its end."""
         self.selection.clear()
         self.buttons.set_item(None)
-        self.page.items = []
+        self.page.clear()
         self._by_id = {}
         for view in views:
             item = MessageItem(view)
@@ -118,8 +118,7 @@ class Transcript(QAbstractScrollArea):
             return
         self.selection.clear()
         self.buttons.set_item(None)
-        self.page.items.remove(item)
-        self.page.place()
+        self.page.remove(item)
         self._changed()
 
     def append_text(self, message_id: str, text: str) -> None:
