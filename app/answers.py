@@ -205,7 +205,7 @@ class Answers:
         if text:
             conversation_id = answer.conversation.conversation_id
             answer.message.content += text
-            self._store.save_partial(conversation_id, answer.message)
+            self._store.save_partial(answer.message)
             self._signals.text_appended.emit(conversation_id, answer.message.message_id, text)
 
     def _finish(self, answer: _Answer, event: RequestFinished) -> None:

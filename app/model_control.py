@@ -50,11 +50,15 @@ class ModelControl:
         self._on_ready = on_ready
         self._on_unavailable = on_unavailable
         self._load_id = ""
+        self._engine_is_dead = False
         self.path = ""
         self._last_info: ModelInfo | None = None
 
     def load(self, path: str, fetch_starter: bool = False) -> None:
         """Asks for a model; an answer to an earlier ``load`` no longer counts."""
+        if self._engine_is_dead:
+            self._fail(engine_died_error(""))
+            return
         self._load_id = new_id()
         self.path = path
         self._bridge.send(
@@ -99,15 +103,16 @@ class ModelControl:
                 return False
         return True
 
-    def fail(self, error: ErrorInfo) -> None:
-        """The engine died: no model any more."""
-        self._last_info = None
-        self._fail(error)
+    def engine_died(self, message: str) -> None:
+        """The engine thread ended by a fault; told from two sides, in either order."""
+        if not self._engine_is_dead:
+            self._engine_is_dead = True
+            self._last_info = None
+            self._fail(engine_died_error(message))
 
     def _on_engine_status(self, event: EngineStatusChanged) -> None:
-        if event.status is EngineStatus.FAILED and event.error is not None:
-            if self.state.error != event.error:
-                self.fail(event.error)
+        if event.status is EngineStatus.FAILED:
+            self.engine_died("" if event.error is None else event.error.message)
         elif event.status is EngineStatus.READY and self._last_info is not None:
             # A load failed and the engine went back to the model that it had.
             if self.state.status is ModelStatus.FAILED:
@@ -129,3 +134,9 @@ class ModelControl:
         if state != self.state:
             self.state = state
             self._signals.model_state_changed.emit()
+
+
+def engine_died_error(message: str) -> ErrorInfo:
+    """``message``: what the engine's thread said last, or empty."""
+    action = "Your conversations are saved. Restart Quire to go on."
+    return ErrorInfo("engine_died", message or "The engine stopped because of a fault.", action)

@@ -179,10 +179,7 @@ class Session(Conversations):
 
     def engine_died(self, message: str) -> None:
         """The engine thread ended by a fault: answers fail, the window stays."""
-        error = ErrorInfo(
-            "engine_died", message, "Your conversations are saved. Restart Quire to go on."
-        )
-        self._model.fail(error)
+        self._model.engine_died(message)
 
     # --- end ---
 

@@ -194,10 +194,12 @@ class Store:
         job = _execute(_SAVE_MESSAGE, message_row(conversation_id, message))
         self._put("message", message.message_id, job)
 
-    def save_partial(self, conversation_id: str, message: Message) -> None:
-        """The same within half a second: for an answer that is growing."""
-        job = _execute(_SAVE_MESSAGE, message_row(conversation_id, message))
-        self._writer.put_soon(("message", message.message_id), job)
+    def save_partial(self, message: Message) -> None:
+        """Saves the text of an answer that is growing, within half a second."""
+        # Only while it is streaming: after a failed write this may run after the whole message's.
+        sql = "UPDATE messages SET content = ? WHERE message_id = ? AND status = 'streaming'"
+        job = _execute(sql, (message.content, message.message_id))
+        self._writer.put_soon(("text", message.message_id), job)
 
     def delete_message(self, message_id: str) -> None:
         """Deletes a message and everything below it."""

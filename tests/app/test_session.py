@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.app_error import StoreWriteError
 from app.bridge import Bridge
 from app.conversation import ASSISTANT, USER, Message, MessageStatus
 from app.paths import Profile
@@ -17,9 +18,17 @@ from app.settings import Settings
 from app.store import Store
 from engine.api.commands import Cancel, LoadModel, SetFocus, Submit
 from engine.api.errors import (
+    ErrorInfo,
     ModelFileError,
     PromptTooLongError,
     StarterModelMissingError,
+)
+from engine.api.events import (
+    EngineStatus,
+    EngineStatusChanged,
+    FinishReason,
+    RequestFinished,
+    RequestUsage,
 )
 from engine.api.params import SamplingParams
 from tests.helpers.fake_engine import MODEL, FakeEngine
@@ -493,17 +502,21 @@ def test_a_dead_engine_fails_the_answer_and_leaves_the_session_usable(stage: Sta
     stage.session.send(conversation_id, "go on")
     stage.wait(lambda: len(stage.path(conversation_id)[-1].content) > 20)
     stage.session.engine_died("RuntimeError: boom")
+    error = ErrorInfo("internal", "RuntimeError: boom")
+    stage.engine.post(EngineStatusChanged(EngineStatus.FAILED, error=error))
+    stage.qtbot.wait(50)
     answer = stage.path(conversation_id)[-1]
     assert answer.status is MessageStatus.ERROR
     assert answer.error is not None
     assert stage.codes() == ["engine_died"]
     assert not stage.session.send(conversation_id, "more")
     assert stage.session.new_conversation() in stage.session.conversation_ids()
+    stage.session.load_model()
+    assert stage.session.model_state.status is ModelStatus.FAILED
+    assert stage.codes() == ["engine_died", "no_model", "engine_died"]
 
 
 def test_trouble_with_the_disk_becomes_a_notice(stage: Stage) -> None:
-    from app.app_error import StoreWriteError
-
     stage.store.on_error(StoreWriteError("disk full"))
     stage.store.on_recovered()
     stage.wait(lambda: len(stage.notices) == 2)
@@ -531,9 +544,6 @@ def test_lone_surrogates_do_not_reach_the_engine_or_the_store(stage: Stage) -> N
 
 
 def test_an_error_in_the_middle_keeps_the_text(stage: Stage) -> None:
-    from engine.api.errors import ErrorInfo
-    from engine.api.events import FinishReason, RequestFinished, RequestUsage
-
     stage.start()
     conversation_id = stage.session.new_conversation()
     stage.session.send(conversation_id, "go on")

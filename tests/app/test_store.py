@@ -152,12 +152,32 @@ def test_a_partial_answer_is_written_within_a_second(profile: Profile, store: St
     start = time.monotonic()
     while time.monotonic() - start < 1.6:
         answer.content += "x"
-        store.save_partial(conversation.conversation_id, answer)
+        store.save_partial(answer)
         time.sleep(0.01)
         writes.add(reader.execute(query, (answer.message_id,)).fetchone()[0])
     reader.close()
     assert 3 <= len(writes) <= 5
     assert len(answer.content) - max(map(len, writes)) <= 100
+
+
+def test_a_late_partial_text_does_not_replace_the_finished_one(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    store = Store(profile)
+    conversation = saved(store, "question")
+    answer = conversation.append(Message(ASSISTANT, "", status=MessageStatus.STREAMING))
+    store.save_message(conversation.conversation_id, answer)
+    store.save_conversation(conversation)
+    store.flush()
+    disk.set_full(True)
+    answer.status, answer.content = MessageStatus.DONE, "whole " * 20_000
+    store.save_message(conversation.conversation_id, answer)
+    store.save_partial(Message(ASSISTANT, "part", message_id=answer.message_id))
+    assert not store.flush(1.0)
+    disk.set_full(False)
+    assert contents(loaded(store, conversation))[-1] == answer.content
+    store.close()
 
 
 _WRITER = """
@@ -179,7 +199,7 @@ n = 0
 while True:
     n += 1
     answer.content += f"{n} "
-    store.save_partial("c", answer)
+    store.save_partial(answer)
     print(n, flush=True)
     time.sleep(0.01)
 """
