@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import tr
-from app.markdown_inline import is_safe_link
+from app.markdown_inline import is_safe_link, visible_text
 
 
 class SystemPromptDialog(QDialog):
@@ -109,7 +109,8 @@ def confirm_link(url: str, parent: QWidget) -> QMessageBox | None:
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setWindowTitle(tr("Open a link"))
     box.setText(tr("Open {host} in the browser?", host=host))
-    box.setInformativeText(url if len(url) <= 300 else url[:300] + "…")
+    shown = visible_text(url)
+    box.setInformativeText(shown if len(shown) <= 300 else shown[:300] + "…")
     open_button = box.addButton(tr("Open"), QMessageBox.ButtonRole.AcceptRole)
     copy_button = box.addButton(tr("Copy address"), QMessageBox.ButtonRole.ActionRole)
     cancel = box.addButton(QMessageBox.StandardButton.Cancel)

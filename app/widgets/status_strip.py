@@ -60,7 +60,7 @@ class StatusStrip(QStatusBar):
     def _on_stats_changed(self, stats: EngineStats) -> None:
         self._show_pool(stats.used_blocks, stats.cached_blocks, stats.free_blocks)
         rate = stats.decode_tokens_per_s if stats.num_running else 0.0
-        self.speed.setText(tr("{rate} tok/s", rate=f"{rate:.0f}"))
+        self.speed.setText(tr("{rate} tok/s", rate=f"{rate:.0f}") if rate else "")
 
     def _show_pool(self, used: int, cached: int, free: int) -> None:
         self.pool.setText(

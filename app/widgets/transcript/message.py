@@ -45,6 +45,7 @@ class MessageItem:
         self.boxes: list[BlockBox] = []
         self._text = view.text
         self._stream: MarkdownStream | None = None
+        self._num_closed = 0
         self._unparsed = True
 
     @property
@@ -76,6 +77,7 @@ class MessageItem:
         if not view.is_open and view.text != self._text:
             self._text = view.text
             self._stream = None
+            self._num_closed = 0
             self.boxes = []
             self._unparsed = True
         elif was_open != view.is_open:
@@ -87,11 +89,7 @@ class MessageItem:
             return
         self._unparsed = False
         blocks = self._plain_blocks() if self.view.is_user else self._parsed_blocks()
-        same = 0
-        limit = min(len(blocks), len(self.boxes))
-        while same < limit and self.boxes[same].block is blocks[same]:
-            same += 1
-        for index in range(same, len(blocks)):
+        for index in range(self._num_closed, len(blocks)):
             if index < len(self.boxes):
                 box = self.boxes[index]
                 if box.block != blocks[index]:
@@ -106,8 +104,9 @@ class MessageItem:
                 self.boxes.append(box)
         del self.boxes[len(blocks) :]
         num_closed = len(self._stream.closed) if self._stream is not None else 0
-        for box in self.boxes[:num_closed]:
+        for box in self.boxes[self._num_closed : num_closed]:
             box.close()
+        self._num_closed = num_closed
 
     def content_width(self, width: float) -> float:
         """Width for the blocks on a column of ``width``."""
