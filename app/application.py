@@ -108,7 +108,9 @@ class QuireApplication(QObject):
         self._signals = TerminationSignals(QCoreApplication.quit, self)
         self.bridge.start()
         _LOG.info("engine started")
-        self.session.load_model(self._options.model or self._settings.values.model_path)
+        path = self._options.model or self._settings.values.model_path
+        # The command line speaks for one start only.
+        self.session.load_model(path, remember=self._options.model is None)
         self.session.raise_stored_problems()
         self._raise_server = RaiseServer(self._profile_dir, self)
         self._raise_server.raise_requested.connect(self._on_raise_server_raise_requested)

@@ -28,7 +28,7 @@ from app.settings import Settings
 from app.store import Store
 from engine.api.commands import SetFocus
 from engine.api.errors import EmptyMessageError, EngineError, ErrorInfo, NoModelError
-from engine.api.events import CommandFailed, Event
+from engine.api.events import CommandFailed, Event, ModelInfo
 
 _LOG = logging.getLogger(__name__)
 _TABS_STATE = "open_tabs"
@@ -60,9 +60,10 @@ class Session(Conversations):
             settings,
             models_dir,
             self,
-            self._answers.model_ready,
+            self._on_model_ready,
             self._answers.model_unavailable,
         )
+        self._remembers_model = False
         bridge.engine_event.connect(self._on_bridge_engine_event)
 
     # --- reading ---
@@ -161,19 +162,24 @@ class Session(Conversations):
 
     # --- model ---
 
-    def load_model(self, path: str = "") -> None:
-        """Loads a GGUF file or model folder; empty means the starter model."""
+    def load_model(self, path: str = "", remember: bool = True) -> None:
+        """Loads a GGUF file or model folder; empty means the starter model.
+
+        ``remember``: the next start loads it too, if it can be loaded now.
+        """
+        self._remembers_model = remember
         self._answers.model_loading()
         self._model.load(path)
 
     def retry_model(self) -> None:
         """Asks again for the model that was asked for last."""
-        self.load_model(self._model.path)
+        self.load_model(self._model.path, self._remembers_model)
 
     def fetch_starter(self) -> None:
         """Fetches the starter model if it is absent, and loads it. The only thing that uses the
         network.
         """
+        self._remembers_model = True
         self._answers.model_loading()
         self._model.load("", fetch_starter=True)
 
@@ -187,6 +193,11 @@ class Session(Conversations):
         """Marks running answers as interrupted and saves everything. False if that failed."""
         self._answers.interrupt_all()
         return self._store.flush(timeout_s)
+
+    def _on_model_ready(self, info: ModelInfo) -> None:
+        if self._remembers_model and self._settings.values.model_path != self._model.path:
+            self.change_settings(model_path=self._model.path)
+        self._answers.model_ready(info)
 
     def _empty_answer(self) -> Message:
         return Message(

@@ -272,6 +272,19 @@ def test_a_missing_starter_model_is_a_state_and_no_error(stage: Stage) -> None:
     assert [load.fetch_starter for load in loads] == [False, True]
 
 
+def test_a_model_that_was_loaded_is_loaded_again_at_the_next_start(stage: Stage) -> None:
+    def load(path: str, remember: bool) -> str:
+        stage.session.load_model(path, remember)
+        stage.wait(lambda: stage.session.model_state.status is not ModelStatus.LOADING)
+        return stage.settings.values.model_path
+
+    stage.bridge.start()
+    assert load("chosen.gguf", True) == "chosen.gguf"
+    assert load("once.gguf", False) == "chosen.gguf"
+    stage.engine.load_error = ModelFileError("broken")
+    assert load("broken.gguf", True) == "chosen.gguf"
+
+
 def test_loading_reports_its_progress(stage: Stage) -> None:
     seen: list[tuple[str, float]] = []
 
