@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from engine.loading.model_folder import LoadedFiles, open_model
 from engine.model_runner import ModelRunner, build_runner
 from engine.request import Request
 from tests.helpers.paged import dense_attention
 from tests.helpers.runner_driver import RunnerDriver
+from tests.helpers.starter import starter_files
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 
 NEW_TOKENS = 64
@@ -291,26 +289,6 @@ def logit_error(runner: ModelRunner, reference: Any, prompt: Sequence[int]) -> f
 # --- the starter model ---
 
 
-def starter_folder() -> Path | None:
-    """An expanded starter model, or its GGUF, if one has been fetched."""
-    from app.paths import models_dir
-
-    root = Path(os.environ.get("QUIRE_MODELS_DIR") or models_dir())
-    for pattern in ("**/config.json", "**/*.gguf"):
-        for path in sorted(root.glob(pattern)):
-            if "smollm2-135m" in str(path).lower():
-                return path.parent if path.suffix == ".json" else path
-    return None
-
-
-@pytest.fixture(scope="module")
-def starter(tmp_path_factory: pytest.TempPathFactory) -> LoadedFiles:
-    path = starter_folder()
-    if path is None:
-        pytest.skip("the starter model has not been fetched (QUIRE_MODELS_DIR or the model folder)")
-    return open_model(path, tmp_path_factory.mktemp("models"))
-
-
 STARTER_TEXTS = [
     "Why is the sky blue?",
     "Write a short poem about paging memory.",
@@ -320,9 +298,10 @@ STARTER_TEXTS = [
 ]
 
 
-def test_starter_model_equals_transformers(starter: LoadedFiles) -> None:
+def test_starter_model_equals_transformers() -> None:
     from transformers import LlamaForCausalLM
 
+    starter = starter_files()
     reference: Any = LlamaForCausalLM.from_pretrained(starter.folder, dtype=torch.float32)
     reference.eval()
     encode = starter.tokenizer().encode_text
