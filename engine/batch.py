@@ -19,7 +19,7 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PrefillSpan:
-    """One prefill chunk: rows ``first_row … first_row + num_tokens − 1`` of the step.
+    """One prefill chunk: rows ``first_row … first_row + num_tokens - 1`` of the step.
 
     ``start``: position of its first token. ``block_table``: ``[blocks]`` int64, covering its end.
     """
@@ -34,12 +34,12 @@ class PrefillSpan:
 class StepBatch:
     """Inputs of one step: the decodes' rows first, then each prefill chunk's. All int64.
 
-    ``input_ids``, ``positions``, ``slot_mapping``: ``[tokens]`` (slot −1: write nothing).
+    ``input_ids``, ``positions``, ``slot_mapping``: ``[tokens]`` (slot -1: write nothing).
     ``decode_block_tables``: ``[decodes, blocks]``, entries past a sequence's last block are junk.
-    ``decode_lengths``: ``[decodes]``, tokens to attend to, the new one included. ``sample_rows``:
-    rows whose logits are wanted. In the same order, ``sampled``: the requests that they belong to,
-    and ``sample_ends``: how many tokens of each are computed with this step, the drawn one's
-    position.
+    ``decode_lengths``: ``[decodes]``, tokens to attend to, the new one included; the longest is
+    ``max_decode_length``, 0 without decodes. ``sample_rows``: rows whose logits are wanted. In the
+    same order, ``sampled``: the requests that they belong to, and ``sample_ends``: how many tokens
+    of each are computed with this step, the drawn one's position.
 
     The tensors are views of persistent buffers, valid until the next ``InputBatch.build``.
     """
@@ -50,6 +50,7 @@ class StepBatch:
     num_decodes: int
     decode_block_tables: Tensor
     decode_lengths: Tensor
+    max_decode_length: int
     prefills: tuple[PrefillSpan, ...]
     sample_rows: Tensor
     sampled: tuple[Request, ...]
@@ -103,6 +104,7 @@ class InputBatch:
             num_decodes=num_decodes,
             decode_block_tables=torch.from_numpy(tables),
             decode_lengths=torch.from_numpy(lengths),
+            max_decode_length=int(lengths.max(initial=0)),
             prefills=tuple(spans),
             sample_rows=torch.tensor(sample_rows, dtype=torch.int64),
             sampled=tuple(chunk.request for chunk in sampling),

@@ -13,12 +13,13 @@ from engine.block_hash import root_hash
 from engine.chat_encoder import ChatEncoder
 from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
+from engine.devices import choose_backend, resolve_device, resolve_dtype
 from engine.limits import ModelLimits
 from engine.loading.model_folder import LoadedFiles, open_model
 from engine.loading.progress import Cancelled, Progress, check_cancelled
-from engine.memory import host_num_blocks
+from engine.memory import device_num_blocks, host_num_blocks
 from engine.model_loader import LoadedEngine
-from engine.model_runner import ModelRunner, build_runner, resolve_device, resolve_dtype
+from engine.model_runner import ModelRunner, build_runner
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 
@@ -43,7 +44,12 @@ def build_engine(
     dtype = resolve_dtype(config.dtype, device)
     files = open_model(path, models_dir, progress, cancelled)
     block_bytes = files.config.kv_bytes_per_token(dtype.itemsize) * config.block_size
-    num_blocks = host_num_blocks(config, block_bytes)
+    _, backend_reason = choose_backend(config.backend, device)
+    if device.type == "cpu":
+        num_blocks = host_num_blocks(config, block_bytes)
+    else:
+        weights_bytes = files.num_parameters * dtype.itemsize
+        num_blocks = device_num_blocks(config, block_bytes, weights_bytes, device)
     context = min(config.max_model_len or files.config.context_length, files.config.context_length)
     runner = build_runner(
         files.config,
@@ -83,7 +89,7 @@ def build_engine(
         dtype=dtype_name,
         device=str(device),
         backend=backend,
-        backend_reason="torch on the CPU: the reference kernels" if device.type == "cpu" else "",
+        backend_reason=backend_reason,
         num_blocks=num_blocks,
         block_size=config.block_size,
         fingerprint=fingerprint,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psutil
+import torch
 
 from engine.api.errors import OutOfMemoryError
 from engine.api.params import EngineConfig
@@ -11,6 +12,12 @@ HOST_POOL_CAP_BYTES = 1 << 30
 """On the CPU the pool shares the memory with everything else on the desktop."""
 
 HOST_POOL_SHARE = 0.25
+DEVICE_WORKSPACE_BYTES = 1 << 30
+"""Activations and logits of a step at the usual token budget, with room to spare."""
+
+DESKTOP_MARGIN_BYTES = 512 << 20
+"""Windows of other programs live in the same memory."""
+
 _MIN_BLOCKS = 4
 
 
@@ -44,6 +51,40 @@ def host_num_blocks(config: EngineConfig, block_bytes: int) -> int:
             block_bytes=block_bytes,
         )
     return num_blocks
+
+
+def device_num_blocks(
+    config: EngineConfig, block_bytes: int, weights_bytes: int, device: torch.device
+) -> int:
+    """Blocks of a pool on a CUDA device: what is free now, less weights, workspace and the desktop.
+
+    What other programs hold is not free. ``gpu_memory_utilization`` caps the device's use in all.
+
+    Raises:
+        OutOfMemoryError: the weights and a few blocks do not fit; the message has the numbers.
+    """
+    free, total = torch.cuda.mem_get_info(device)
+    used = total - free
+    room = min(free, int(total * config.gpu_memory_utilization) - used)
+    room -= weights_bytes + DEVICE_WORKSPACE_BYTES + DESKTOP_MARGIN_BYTES
+    if config.num_blocks is not None:
+        wanted = config.num_blocks * block_bytes
+    elif config.kv_cache_bytes is not None:
+        wanted = config.kv_cache_bytes
+    else:
+        wanted = room
+    if wanted > room or wanted < _MIN_BLOCKS * block_bytes:
+        kept = DEVICE_WORKSPACE_BYTES + DESKTOP_MARGIN_BYTES
+        raise OutOfMemoryError(
+            f"The GPU has {_mib(free)} of {_mib(total)} MiB free. The weights need "
+            f"{_mib(weights_bytes)} MiB, {_mib(kept)} MiB are kept for work and the desktop, and "
+            f"{_mib(max(room, 0))} MiB are left for the cache.",
+            free_bytes=free,
+            total_bytes=total,
+            weights_bytes=weights_bytes,
+            block_bytes=block_bytes,
+        )
+    return config.num_blocks or wanted // block_bytes
 
 
 def _mib(size: int) -> int:

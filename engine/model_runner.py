@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from engine.api.errors import DeviceError, NotSupportedYetError
 from engine.attention.base import AttentionBackend
 from engine.attention.paged_reference import PagedReferenceBackend
 from engine.batch import InputBatch, StepBatch
+from engine.device_batch import to_device
+from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
 from engine.kv_cache import KVCache
-from engine.linear import has_fast_bfloat16
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.request import PLACEHOLDER_TOKEN
@@ -56,7 +56,7 @@ class ModelRunner:
             if not output.num_tokens:
                 return _Done(StepResult())
             batch = self._batch.build(output, self._last_tokens)
-            logits = self.compute_logits(batch)
+            logits = self.compute_logits(to_device(batch, self.decoder.device))
             rows = [self._sample_row(batch, i) for i in range(len(batch.sampled))]
             samples = sample(logits, rows) if rows else []
         for drawn in samples:
@@ -95,37 +95,6 @@ class _Done:
         return self._result
 
 
-def resolve_device(name: str) -> torch.device:
-    """The device of a setting; ``auto`` is the CPU until the GPU kernels are there.
-
-    Raises:
-        DeviceError: there is no such device.
-        NotSupportedYetError: a device that the engine cannot use yet.
-    """
-    if name in ("auto", "cpu"):
-        return torch.device("cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise DeviceError(f"There is no device {name!r}.", device=name) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise DeviceError(
-            f"The device {name!r} was asked for, but torch sees no CUDA device.", device=name
-        )
-    raise NotSupportedYetError(f"The device {name!r} is not supported yet.", device=name)
-
-
-def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype of a setting; ``auto`` is bfloat16 where the device multiplies it in hardware."""
-    if name != "auto":
-        dtype = getattr(torch, name)
-        assert isinstance(dtype, torch.dtype)
-        return dtype
-    if device.type == "cpu" and not has_fast_bfloat16():
-        return torch.float32
-    return torch.bfloat16
-
-
 def build_runner(
     config: ModelConfig,
     weights: Iterable[tuple[str, Tensor]],
@@ -149,19 +118,25 @@ def build_runner(
         max_running_requests: requests that are expected at once.
         device: ``auto`` or a torch device.
         dtype: ``auto`` or a torch floating-point type.
-        backend: ``auto`` or ``paged_reference``.
+        backend: ``auto``, ``paged_reference`` or ``paged_triton``.
 
     Raises:
         EngineError: the model, device or backend cannot be used.
     """
-    if backend not in ("auto", PagedReferenceBackend.name):
-        raise NotSupportedYetError(
-            f"The backend {backend!r} is not supported yet.", backend=backend
-        )
     chosen = resolve_device(device)
     kind = resolve_dtype(dtype, chosen)
+    backend_name, _ = choose_backend(backend, chosen)
     length = max_model_len or config.context_length
     decoder = Decoder(config, weights, kind, chosen, length)
     cache = KVCache(config, num_blocks, block_size, kind, chosen)
-    attention = PagedReferenceBackend(cache, config.head_dim)
+    attention = _make_backend(backend_name, cache, config.head_dim)
     return ModelRunner(decoder, attention, block_size, length, max_running_requests)
+
+
+def _make_backend(name: str, cache: KVCache, head_dim: int) -> AttentionBackend:
+    if name == PAGED_TRITON:
+        # Triton is only there where it can be used.
+        from engine.attention.paged_triton import PagedTritonBackend
+
+        return PagedTritonBackend(cache, head_dim)
+    return PagedReferenceBackend(cache, head_dim)

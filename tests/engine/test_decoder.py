@@ -10,7 +10,8 @@ import torch
 
 from engine.api.errors import DeviceError, ModelFileError, NotSupportedYetError
 from engine.api.errors import UnsupportedModelError as Unsupported
-from engine.model_runner import build_runner, resolve_device, resolve_dtype
+from engine.devices import resolve_device, resolve_dtype
+from engine.model_runner import build_runner
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from tests.helpers.tiny_model import tiny_llama

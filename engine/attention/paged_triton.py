@@ -1,0 +1,68 @@
+"""Paged attention through Triton kernels.
+
+One launch for all decodes of a step, one for each chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import StepAttention
+from engine.batch import StepBatch
+from engine.kv_cache import KVCache
+from kernels.paged_decode import paged_decode
+from kernels.paged_prefill import paged_prefill
+from kernels.store_kv import store_kv
+
+
+class PagedTritonBackend:
+    """Attention over ``cache``, a paged pool on a CUDA device."""
+
+    name = "paged_triton"
+
+    def __init__(self, cache: KVCache, head_dim: int) -> None:
+        self.cache = cache
+        self._scale = head_dim**-0.5
+
+    def begin_step(self, batch: StepBatch) -> StepAttention:
+        return _Step(self.cache, batch, self._scale)
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.cache.copy_blocks(pairs)
+
+    def forget(self, request_id: str) -> None:
+        """Nothing: all state is in the pool."""
+
+
+class _Step:
+    def __init__(self, cache: KVCache, batch: StepBatch, scale: float) -> None:
+        self._cache = cache
+        self._batch = batch
+        self._scale = scale
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        batch, scale = self._batch, self._scale
+        k_cache, v_cache = self._cache.k[layer], self._cache.v[layer]
+        heads = (-1, *k_cache.shape[2:])
+        store_kv(key.view(heads), value.view(heads), k_cache, v_cache, batch.slot_mapping)
+        parts: list[Tensor] = []
+        if batch.num_decodes:
+            parts.append(
+                paged_decode(
+                    query[: batch.num_decodes],
+                    k_cache,
+                    v_cache,
+                    batch.decode_block_tables,
+                    batch.decode_lengths,
+                    scale,
+                    max_context=batch.max_decode_length,
+                )
+            )
+        for span in batch.prefills:
+            rows = query[span.first_row : span.first_row + span.num_tokens]
+            parts.append(paged_prefill(rows, k_cache, v_cache, span.block_table, span.start, scale))
+        out = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return out.flatten(1)

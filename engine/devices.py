@@ -1,0 +1,82 @@
+"""Where a model computes, in which dtype, through which attention backend."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import torch
+
+from engine.api.errors import DeviceError, NotSupportedYetError
+from engine.linear import has_fast_bfloat16
+
+PAGED_REFERENCE = "paged_reference"
+PAGED_TRITON = "paged_triton"
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device of a setting; ``auto`` is the first CUDA device, else the CPU.
+
+    Raises:
+        DeviceError: there is no such device.
+        NotSupportedYetError: a device that the engine cannot use yet.
+    """
+    if name == "auto":
+        return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise DeviceError(f"There is no device {name!r}.", device=name) from error
+    if device.type == "cpu":
+        return torch.device("cpu")
+    if device.type != "cuda":
+        raise NotSupportedYetError(f"The device {name!r} is not supported yet.", device=name)
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"The device {name!r} was asked for, but torch sees no CUDA device.", device=name
+        )
+    index = device.index or 0
+    if index >= torch.cuda.device_count():
+        raise DeviceError(
+            f"The device {name!r} was asked for, but there are {torch.cuda.device_count()}.",
+            device=name,
+        )
+    return torch.device("cuda", index)
+
+
+def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
+    """The dtype of a setting; ``auto`` is bfloat16 where the device multiplies it in hardware."""
+    if name != "auto":
+        dtype = getattr(torch, name)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+    if device.type == "cpu":
+        return torch.bfloat16 if has_fast_bfloat16() else torch.float32
+    major, _ = torch.cuda.get_device_capability(device)
+    return torch.bfloat16 if major >= 8 else torch.float16
+
+
+def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
+    """The attention backend of a setting, and in words why it was chosen.
+
+    Raises:
+        NotSupportedYetError: a backend that is not there yet.
+        DeviceError: the backend asked for cannot run here.
+    """
+    if name not in ("auto", PAGED_REFERENCE, PAGED_TRITON):
+        raise NotSupportedYetError(f"The backend {name!r} is not supported yet.", backend=name)
+    obstacle = _triton_obstacle(device)
+    if name == PAGED_REFERENCE:
+        return PAGED_REFERENCE, "as the settings ask"
+    if not obstacle:
+        return PAGED_TRITON, "Triton kernels on the GPU"
+    if name == PAGED_TRITON:
+        raise DeviceError(f"{PAGED_TRITON} cannot run here: {obstacle}.", backend=name)
+    return PAGED_REFERENCE, obstacle
+
+
+def _triton_obstacle(device: torch.device) -> str:
+    if device.type != "cuda":
+        return "there is no CUDA device"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    return ""
