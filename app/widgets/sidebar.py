@@ -141,6 +141,10 @@ class SideBar(QWidget):
         self.list.clicked.connect(self._on_chosen)
         self.list.activated.connect(self._on_chosen)
         themes.changed.connect(self.list.viewport().update)
+        self._lay_out(actions)
+        self.model.reload()
+
+    def _lay_out(self, actions: Actions) -> None:
         row = QHBoxLayout()
         row.setContentsMargins(8, 8, 8, 4)
         row.setSpacing(4)
@@ -151,7 +155,6 @@ class SideBar(QWidget):
         column.setSpacing(0)
         column.addLayout(row)
         column.addWidget(self.list, 1)
-        self.model.reload()
 
     def set_current(self, conversation_id: str) -> None:
         """Marks the conversation in front."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from PySide6.QtWidgets import QLabel, QMenuBar, QWidget
@@ -79,7 +80,8 @@ def test_a_slot_for_no_action_is_refused(actions: Actions) -> None:
 
 def test_slots_are_called_by_id(actions: Actions) -> None:
     called: list[str] = []
-    slots = {a.objectName(): lambda i=a.objectName(): called.append(i) for a in actions}
+    ids = [action.objectName() for action in actions]
+    slots = {action_id: partial(called.append, action_id) for action_id in ids}
     actions.connect_all(slots)
     actions["fork"].trigger()
     actions["next_tab"].trigger()

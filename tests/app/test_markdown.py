@@ -11,17 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.markdown import (
-    CODE,
-    HEADING,
-    OPEN_TEXT_LIMIT,
-    RULE,
-    SEGMENT_LINES,
-    TABLE,
-    TEXT,
-    MarkdownStream,
-    split_blocks,
-)
+from app.markdown import OPEN_TEXT_LIMIT, MarkdownStream, split_blocks
+from app.markdown_blocks import CODE, HEADING, RULE, SEGMENT_LINES, TABLE, TEXT
 from app.markdown_inline import is_safe_link, visible_text
 
 CORPUS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QTextDocument
 
 from app.highlight import ROOT, Stack, lex
-from app.markdown import CODE, HEADING, RULE, TABLE, TEXT, Block
+from app.markdown_blocks import CODE, HEADING, RULE, TABLE, TEXT, Block
 from app.widgets.transcript.code import OpenCode
 from app.widgets.transcript.documents import DocumentFactory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QTextCursor, QTextDocument
 
 from app.highlight import Stack, lex
-from app.markdown import CODE, Block
+from app.markdown_blocks import CODE, Block
 from app.widgets.transcript.documents import DocumentFactory
 
 

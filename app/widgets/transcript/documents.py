@@ -18,7 +18,7 @@ from PySide6.QtGui import (
 
 from app import theme as themes
 from app.highlight import Span
-from app.markdown import HEADING, TABLE, Block
+from app.markdown_blocks import HEADING, TABLE, Block
 from app.theme import Theme
 
 HEADING_SCALE = {1: 1.45, 2: 1.25, 3: 1.12}

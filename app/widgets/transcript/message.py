@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.markdown import Block, MarkdownStream
+from app.markdown import MarkdownStream
+from app.markdown_blocks import Block
 from app.widgets.transcript.boxes import PLAIN, BlockBox
 from app.widgets.transcript.documents import DocumentFactory
 

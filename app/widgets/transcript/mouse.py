@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu
 
 from app.i18n import tr
-from app.markdown import CODE
+from app.markdown_blocks import CODE
 from app.markdown_inline import is_safe_link
 from app.widgets.transcript.boxes import BlockBox
 from app.widgets.transcript.painter import copy_rect

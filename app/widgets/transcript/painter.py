@@ -14,7 +14,7 @@ from PySide6.QtGui import (
 
 from app import assets
 from app import theme as themes
-from app.markdown import CODE, RULE
+from app.markdown_blocks import CODE, RULE
 from app.theme import Theme
 from app.widgets.transcript.boxes import CODE_HEADER, CODE_PADDING, INDENT, QUOTE, BlockBox
 from app.widgets.transcript.message import MessageItem
