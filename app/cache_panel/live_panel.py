@@ -8,6 +8,7 @@ from collections.abc import Collection
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QVBoxLayout, QWidget
+from shiboken6 import isValid
 
 from app.bridge import Bridge
 from app.cache_panel import words
@@ -178,7 +179,8 @@ class LivePanel(QWidget):
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        if self._subscribed:
+        # A window that is destroyed while open hides its children, perhaps after their bridge.
+        if self._subscribed and isValid(self._bridge):
             self._unsubscribe()
 
     def _subscribe(self) -> None:

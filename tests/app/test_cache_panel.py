@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+import shiboken6
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QLabel, QMainWindow, QWidget
@@ -354,3 +355,11 @@ def test_window_is_painted_before_the_panel_is_made(qtbot: QtBot, make_stage: Ma
     window.takeCentralWidget()
     assert seen
     assert seen[0]
+
+
+def test_panel_outlives_its_bridge_without_an_error(qtbot: QtBot, make_stage: MakeStage) -> None:
+    stage = shown(qtbot, make_stage())
+    shiboken6.delete(stage.bridge)
+    with qtbot.captureExceptions() as exceptions:
+        stage.panel.hide()
+    assert exceptions == []
