@@ -1,1 +1,1 @@
-"""The cache panel: the block pool, live. ``pool_model`` to ``words`` are free of Qt."""
+"""The cache panel: the block pool, live. Model, figures, looks and layout are free of Qt."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
@@ -15,6 +14,7 @@ from app.cache_panel import words
 from app.cache_panel.block_tables import BlockTables
 from app.cache_panel.figures import Sharing, sharing_of_kept, sharing_of_live
 from app.cache_panel.looks import Looks
+from app.cache_panel.names import SessionNames
 from app.cache_panel.panel import MINIMUM_HEIGHT, MINIMUM_WIDTH
 from app.cache_panel.parts import FittingScrollArea, WrappedLabel, column, plain_label, set_text
 from app.cache_panel.pool_feed import PoolFeed
@@ -35,31 +35,6 @@ LAST_WAIT_MS = 2000
 RESUBSCRIBE_S = 1.0
 WIDE_FROM = 760
 ROOMY_FROM = 560
-
-
-class SessionNames:
-    """Numbers and titles of the session's open conversations."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def number_of(self, conversation_id: str) -> int:
-        """The number on its tab, or 0 if it is not open."""
-        try:
-            return self._session.conversation(conversation_id).number
-        except KeyError:
-            return 0
-
-    def title_of(self, conversation_id: str) -> str:
-        """Its title, or empty."""
-        try:
-            return self._session.conversation(conversation_id).title
-        except KeyError:
-            return ""
-
-    def open_ids(self) -> Collection[str]:
-        """Open conversations."""
-        return self._session.conversation_ids()
 
 
 class LivePanel(QWidget):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from app.cache_panel.looks import KIND_MASK, LOST, SHARED_CELL, Looks
+from app.cache_panel.names import Names
 from app.cache_panel.pool_model import Array, PoolModel
 from app.cache_panel.pool_values import GhostTable, LiveTable
 
@@ -38,19 +37,6 @@ class Strip:
     @property
     def key(self) -> tuple[str, bool]:
         return self.request_id, self.is_live
-
-
-class Names(Protocol):
-    """Numbers and titles of conversations, as the panel needs them; see ``panel.SessionNames``."""
-
-    def number_of(self, conversation_id: str) -> int:
-        """Number from 1, or 0 for a conversation that is not open."""
-
-    def title_of(self, conversation_id: str) -> str:
-        """Title, or empty."""
-
-    def open_ids(self) -> Collection[str]:
-        """Open conversations."""
 
 
 def strips_of(model: PoolModel, looks: Looks, names: Names) -> list[Strip]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from app.cache_panel import figures
 from app.cache_panel.figures import Sharing
+from app.cache_panel.names import Names
 from app.cache_panel.pool_model import PoolModel
-from app.cache_panel.strips import Names, Strip
+from app.cache_panel.strips import Strip
 from app.i18n import tr, tr_n
 from engine.api.events import BlockState
 
