@@ -78,7 +78,7 @@ class Answers:
         previous_leaf_id: str | None,
         draft: str | None,
     ) -> None:
-        """Wants ``message`` (an empty answer, in the tree) filled; waits for the model if need be."""
+        """Wants ``message`` (an empty answer, in the tree) filled; may wait for the model."""
         answer = _Answer(new_id(), conversation, message, previous_leaf_id, draft)
         self._by_request[answer.request_id] = answer
         self._by_conversation[conversation.conversation_id] = answer

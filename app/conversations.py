@@ -133,7 +133,7 @@ class Conversations(SessionSignals):
             self._save_changed(conversation)
 
     def set_default_system_prompt(self, text: str) -> None:
-        """Changes what new conversations begin with, and empty open ones that had the old default."""
+        """Changes what new conversations begin with; empty open ones with the old one follow."""
         old, text = self.default_system_prompt, storable(text)
         if text == old:
             return
@@ -153,7 +153,7 @@ class Conversations(SessionSignals):
         self.active_conversation_changed.emit(conversation_id)
 
     def set_order(self, conversation_ids: list[str]) -> None:
-        """Keeps the order of the tabs; ids that are not open are left out, missing ones come last."""
+        """Keeps the order of the tabs; ids not open are left out, missing ones come last."""
         ordered = [i for i in conversation_ids if i in self._open]
         ordered += [i for i in self._open if i not in ordered]
         self._open = {i: self._open[i] for i in ordered}

@@ -1,4 +1,4 @@
-"""The log file of a profile, and what happens to errors that nobody caught. No chat text goes in."""
+"""The log file of a profile, and what happens to errors nobody caught. No chat text goes in."""
 
 from __future__ import annotations
 

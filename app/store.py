@@ -100,7 +100,7 @@ class Store:
         return connection
 
     def _connected(self) -> sqlite3.Connection:
-        """The writer thread's connection; it makes the tables that could not be made at the start."""
+        """The writer thread's connection; makes the tables that could not be made at the start."""
         open_ = open_database if self._is_read_only else connect
         return open_(self.profile.database)
 

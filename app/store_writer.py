@@ -156,7 +156,7 @@ class StoreWriter:
 
 
 def _run_batch(connection: sqlite3.Connection, batch: dict[Key, Job]) -> list[Exception]:
-    """One transaction for all; if one job is at fault, one for each, and the faulty ones' errors."""
+    """One transaction for all; if a job is at fault, one for each, and the faulty ones' errors."""
     try:
         _run_in_transaction(connection, list(batch.values()))
     except Exception as error:
