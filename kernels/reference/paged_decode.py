@@ -9,18 +9,27 @@ from torch import Tensor
 
 from kernels.reference.store_kv import cache_rows
 
+_WORTH_SPLITTING = 1024
+"""Padded places, in tokens, from which a second group costs less than the padding."""
+
 
 @dataclass(frozen=True, slots=True)
-class DecodeGather:
-    """Where the context of each decoding sequence lies; the same for every layer of a step.
+class DecodeGroup:
+    """Sequences of similar length, attended to together.
 
-    ``slots``: ``[batch · width]`` int64. Places past a sequence's end repeat its first slot, so
-    that no slot is read that the sequence does not own. ``mask``: ``[batch, 1, 1, width]``, 0 or
-    −inf, None where all sequences are equally long.
+    ``rows``: ``[group]`` int64, their places in the batch; None for the whole batch in order.
+    ``slots``: ``[group · width]`` int64. Places past a sequence's end repeat its first slot, so
+    that no slot is read that the sequence does not own. ``mask``: ``[group, 1, 1, width]``, 0 or
+    −inf, None where all are equally long.
     """
 
+    rows: Tensor | None
     slots: Tensor
     mask: Tensor | None
+
+
+DecodeGather = tuple[DecodeGroup, ...]
+"""Where the context of each decoding sequence lies; the same for every layer of a step."""
 
 
 def decode_gather(
@@ -35,26 +44,47 @@ def decode_gather(
         block_size: tokens a block.
         dtype: of the mask, the queries' own.
     """
-    width = int(context_lens.max())
-    place = torch.arange(width, device=block_tables.device)
-    inside = place < context_lens[:, None]
+    lengths: list[int] = context_lens.tolist()
+    tables = block_tables.long()
+    if max(lengths) * len(lengths) - sum(lengths) <= _WORTH_SPLITTING:
+        return (_lay_group(None, tables, context_lens, block_size, dtype),)
+    groups = []
+    for places in _similar(lengths):
+        rows = torch.tensor(places, device=tables.device)
+        groups.append(_lay_group(rows, tables[rows], context_lens[rows], block_size, dtype))
+    return tuple(groups)
+
+
+def _similar(lengths: list[int]) -> list[list[int]]:
+    """Places of the lengths in groups, in each of which none is below half of the longest."""
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    groups = [[order[0]]]
+    for place in order[1:]:
+        if 2 * lengths[place] < lengths[groups[-1][0]]:
+            groups.append([])
+        groups[-1].append(place)
+    return groups
+
+
+def _lay_group(
+    rows: Tensor | None, tables: Tensor, lengths: Tensor, block_size: int, dtype: torch.dtype
+) -> DecodeGroup:
+    place = torch.arange(int(lengths.max()), device=tables.device)
+    inside = place < lengths[:, None]
     block = torch.where(inside, place // block_size, 0)
     offset = torch.where(inside, place % block_size, 0)
-    slots = torch.gather(block_tables.long(), 1, block) * block_size + offset
+    slots = torch.gather(tables, 1, block) * block_size + offset
     mask = None
     if not bool(inside.all()):
         mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device)
         mask = mask.masked_fill_(~inside, float("-inf"))[:, None, None, :]
-    return DecodeGather(slots.flatten(), mask)
+    return DecodeGroup(rows, slots.flatten(), mask)
 
 
 def decode_attend(
     query: Tensor, k_rows: Tensor, v_rows: Tensor, gather: DecodeGather, scale: float
 ) -> Tensor:
     """``paged_decode`` with the gather laid out beforehand.
-
-    The query heads of one KV head become the rows of one small attention, so that keys and values
-    are never repeated.
 
     Args:
         query: ``[batch, heads, head_dim]``.
@@ -65,16 +95,31 @@ def decode_attend(
     Returns:
         ``[batch, heads, head_dim]``.
     """
+    if len(gather) == 1:
+        return _attend_group(query, k_rows, v_rows, gather[0], scale)
+    out = torch.empty_like(query)
+    for group in gather:
+        assert group.rows is not None
+        part = _attend_group(query[group.rows], k_rows, v_rows, group, scale)
+        out.index_copy_(0, group.rows, part)
+    return out
+
+
+def _attend_group(
+    query: Tensor, k_rows: Tensor, v_rows: Tensor, group: DecodeGroup, scale: float
+) -> Tensor:
+    """The query heads of one KV head become the rows of one small attention, so that keys and
+    values are never repeated."""
     batch, num_heads, head_dim = query.shape
     num_kv_heads = k_rows.shape[1] // head_dim
     context = (batch, -1, num_kv_heads, head_dim)
-    key = k_rows.index_select(0, gather.slots).view(context).transpose(1, 2)
-    value = v_rows.index_select(0, gather.slots).view(context).transpose(1, 2)
+    key = k_rows.index_select(0, group.slots).view(context).transpose(1, 2)
+    value = v_rows.index_select(0, group.slots).view(context).transpose(1, 2)
     out = torch.nn.functional.scaled_dot_product_attention(
-        query.view(batch, num_kv_heads, num_heads // num_kv_heads, head_dim),
+        query.reshape(batch, num_kv_heads, num_heads // num_kv_heads, head_dim),
         key,
         value,
-        attn_mask=gather.mask,
+        attn_mask=group.mask,
         scale=scale,
     )
     return out.reshape(batch, num_heads, head_dim)

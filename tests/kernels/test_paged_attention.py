@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels.reference.paged_decode import paged_decode
+from kernels.reference.paged_decode import decode_gather, paged_decode
 from kernels.reference.paged_prefill import paged_prefill
 from tests.helpers.paged import PagedPool, dense_attention, paged_pool
 
@@ -64,6 +64,15 @@ def test_decode_batch_of_uneven_lengths(block_size: int, dtype: torch.dtype) -> 
     lengths = [1, 300, block_size, block_size + 1, max(1, block_size - 1), 64]
     pool = paged_pool(lengths, block_size=block_size, dtype=dtype, seed=block_size)
     assert decode_error(pool, randn(len(lengths), 6, 16, dtype=dtype)) <= TOLERANCE[dtype]
+
+
+def test_one_long_sequence_does_not_pad_the_short_ones() -> None:
+    lengths = [3, 2000, 700, 20, 1500, 5, 1]
+    pool = paged_pool(lengths, block_size=16, dtype=torch.float32)
+    gather = decode_gather(pool.block_tables, torch.tensor(lengths), 16, torch.float32)
+    places = sum(len(group.slots) for group in gather)
+    assert sum(lengths) <= places < 1.5 * sum(lengths)
+    assert decode_error(pool, randn(len(lengths), 6, 16, dtype=torch.float32)) <= 2e-6
 
 
 @pytest.mark.parametrize(
