@@ -135,3 +135,21 @@ def test_a_seeded_stream_survives_preemption_and_chunking(runner: ModelRunner, l
 
 def test_forgetting_a_stranger_is_allowed(runner: ModelRunner) -> None:
     runner.forget("nobody")
+
+
+def test_a_chunk_that_samples_nothing_works_in_every_dtype() -> None:
+    """No row is wanted then, and products of no rows are a special case in some libraries."""
+    tiny = tiny_llama()
+    for dtype in ("bfloat16", "float32", "float64"):
+        runner = build_runner(
+            tiny.config,
+            tiny.weights(),
+            num_blocks=NUM_BLOCKS,
+            block_size=BLOCK_SIZE,
+            dtype=dtype,
+        )
+        driver = RunnerDriver(runner, NUM_BLOCKS, BLOCK_SIZE)
+        request = driver.request("a", PROMPT)
+        assert driver.step(prefills=[(request, 4)]) == []
+        driver.prefill(request)
+        assert len(driver.output(request)) == 1
