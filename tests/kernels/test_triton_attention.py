@@ -35,8 +35,8 @@ SHAPES = [
 def excess(out, oracle) -> float:
     """Largest error, relative where the value is above 1.
 
-    The first tokens of a prompt attend to few others, so their output is as large as one value; above
-    2 the last bit of float16 alone is 2e-3.
+    The first tokens of a prompt attend to few others, so their output is as large as one value;
+    above 2 the last bit of float16 alone is 2e-3.
     """
     error = (out.cpu().double() - oracle).abs() / oracle.abs().clamp(min=1.0)
     return float(error.max())
