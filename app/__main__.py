@@ -2,7 +2,15 @@
 
 import sys
 
-from app.main import main
+from app.plain_imports import restore_plain_imports
+
+
+def _run() -> int:
+    restore_plain_imports()
+    from app.main import main
+
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run())
