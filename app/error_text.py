@@ -129,6 +129,10 @@ def _chat_template(_n: Numbers) -> Words:
     )
 
 
+def _trace(_n: Numbers) -> Words:
+    return tr("The recording cannot be read."), tr("Choose another recording.")
+
+
 def _internal(_n: Numbers) -> Words:
     return tr("Something went wrong inside Quire."), tr("Please report this with the log.")
 
@@ -222,6 +226,7 @@ _DESCRIBED: Mapping[str, Callable[[Numbers], Words]] = {
     "out_of_memory": _out_of_memory,
     "device": _device,
     "chat_template": _chat_template,
+    "trace": _trace,
     "internal": _internal,
     "engine_died": _engine_died,
     "data_directory": _data_directory,
@@ -245,6 +250,7 @@ _GENERAL: Mapping[str, str] = {
     "out_of_memory": "There is not enough memory.",
     "device": "The device cannot be used.",
     "chat_template": "The model's chat template failed.",
+    "trace": "The recording cannot be read.",
     "internal": "Something went wrong inside Quire.",
     "engine_died": "The engine stopped because of a fault.",
     "data_directory": "The data directory cannot be used.",
