@@ -136,7 +136,7 @@ class BlockPool:
         before = self._view(block_id)
         self._fill[block_id] = fill
         self._last_step[block_id] = step
-        self._emit(BlockEventKind.FILLED, "computed", block_id, before, request)
+        self._emit(BlockEventKind.FILLED, "computed", block_id, before, request, step=step)
 
     def publish(
         self,
@@ -331,6 +331,7 @@ class BlockPool:
         request: Request | None = None,
         conversation_id: str = "",
         source: int = -1,
+        step: int | None = None,
     ) -> None:
         if before is None:
             return
@@ -341,7 +342,7 @@ class BlockPool:
         log.append(
             BlockChanged(
                 seq=log.next_seq(),
-                step=log.step,
+                step=log.step if step is None else step,
                 kind=kind,
                 cause=cause,
                 block_id=block_id,

@@ -372,16 +372,21 @@ class EngineCore:
 
     # --- looking in ---
 
-    def live_tables(self) -> dict[str, list[int]]:
-        """Block tables by request of all that hold blocks, those still draining included."""
+    def live_requests(self) -> dict[str, Request]:
+        """Requests by id, with those that have ended while a step in flight names them."""
         draining = {
             chunk.request.request_id: chunk.request
             for flight in self._flights
             for chunk in flight.output.chunks
         }
-        holders = draining | self.requests
+        return draining | self.requests
+
+    def live_tables(self) -> dict[str, list[int]]:
+        """Block tables by request of all that hold blocks, those still draining included."""
         return {
-            name: request.block_table for name, request in holders.items() if request.block_table
+            name: request.block_table
+            for name, request in self.live_requests().items()
+            if request.block_table
         }
 
     def violations(self) -> list[str]:

@@ -37,7 +37,7 @@ class Publisher:
         log.enabled = bool(self._subscriptions)
         for subscription in self._subscriptions.values():
             subscription.pending.clear()
-            self._publish_snapshot(subscription.client, now_s)
+            self._begin(subscription.client, now_s)
 
     def detach(self) -> None:
         """The pool is gone."""
@@ -52,7 +52,7 @@ class Publisher:
         self._subscriptions[id(client)] = _Subscription(client, interval, now_s + interval, [])
         if self._log is not None:
             self._log.enabled = True
-        self._publish_snapshot(client, now_s)
+        self._begin(client, now_s)
 
     def unsubscribe(self, client: QueueClient) -> None:
         self._subscriptions.pop(id(client), None)
@@ -95,6 +95,12 @@ class Publisher:
         if events:
             for subscription in self._subscriptions.values():
                 subscription.pending.extend(events)
+
+    def _begin(self, client: QueueClient, now_s: float) -> None:
+        """A snapshot, and word that it is there: an idle engine has no event to say so."""
+        if self._snapshotter is not None:
+            self._publish_snapshot(client, now_s)
+            client.post(BlockEvents(()))
 
     def _publish_snapshot(self, client: QueueClient, now_s: float) -> None:
         if self._snapshotter is not None:

@@ -42,7 +42,7 @@ class Snapshotter:
             context_length=core.limits.context_length,
             owners=tuple(pool.owners),
             pool=pool.columns(),
-            requests=tuple(_row(request) for request in core.requests.values()),
+            requests=tuple(_row(request) for request in core.live_requests().values()),
             num_used=pool.num_used,
             num_cached=pool.num_cached,
             num_free=pool.num_free,

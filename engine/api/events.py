@@ -289,10 +289,7 @@ class BlockChanged:
 
 @dataclass(frozen=True, slots=True)
 class TableChanged:
-    """A block table changed from logical block ``start`` on: ``removed`` became ``added``.
-
-    ``num_tokens``: tokens of the request that have KV or will have it at the end of this step.
-    """
+    """A block table changed from logical block ``start`` on: ``removed`` became ``added``."""
 
     seq: int
     step: int
@@ -309,7 +306,11 @@ PoolEvent = BlockChanged | TableChanged
 
 @dataclass(frozen=True, slots=True)
 class BlockEvents(Event):
-    """Pool events in order, gap-free after the snapshot's ``last_seq``."""
+    """Pool events in order, gap-free after the snapshot's ``last_seq``.
+
+    The first batch after subscribing, and after a new pool, is empty: it says that the snapshot is
+    there.
+    """
 
     events: tuple[PoolEvent, ...]
 

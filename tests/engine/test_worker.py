@@ -263,6 +263,7 @@ def test_subscriber_gets_one_snapshot_then_gap_free_events(talk, monkeypatch):
     talk.until(RequestFinished)
     talk.send(UnsubscribePool(), CountTokens("", command_id="end"))
     talk.until(TokensCounted, command_id="end")
+    assert next(e for e in talk.events if isinstance(e, BlockEvents)).events == ()
     seqs = [e.seq for batch in talk.events if isinstance(batch, BlockEvents) for e in batch.events]
     assert seqs == list(range(1, len(seqs) + 1))
     snapshot = talk.client.latest_snapshot()
