@@ -22,12 +22,14 @@ class PrefillSpan:
     """One prefill chunk: rows ``first_row … first_row + num_tokens - 1`` of the step.
 
     ``start``: position of its first token. ``block_table``: ``[blocks]`` int64, covering its end.
+    ``request_id``: whose chunk it is, for backends that keep KV by request.
     """
 
     first_row: int
     num_tokens: int
     start: int
     block_table: Tensor
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,8 @@ class InputBatch:
         blocks, offsets = np.divmod(positions, self._block_size)
         self._slots[first_row:end] = table[blocks] * self._block_size + offsets
         used = int(blocks[-1]) + 1
-        return PrefillSpan(first_row, count, start, torch.from_numpy(table[:used]))
+        blocks_used = torch.from_numpy(table[:used])
+        return PrefillSpan(first_row, count, start, blocks_used, request.request_id)
 
     def _refresh_row(self, request: Request) -> int:
         row = self._row_of.get(request.request_id)

@@ -11,6 +11,9 @@ from engine.linear import has_fast_bfloat16
 
 PAGED_REFERENCE = "paged_reference"
 PAGED_TRITON = "paged_triton"
+DENSE = "dense"
+CONTIGUOUS = "contiguous"
+BACKENDS = (DENSE, CONTIGUOUS, PAGED_REFERENCE, PAGED_TRITON)
 
 
 def resolve_device(name: str) -> torch.device:
@@ -62,11 +65,11 @@ def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
         NotSupportedYetError: a backend that is not there yet.
         DeviceError: the backend asked for cannot run here.
     """
-    if name not in ("auto", PAGED_REFERENCE, PAGED_TRITON):
+    if name not in ("auto", *BACKENDS):
         raise NotSupportedYetError(f"The backend {name!r} is not supported yet.", backend=name)
+    if name in (DENSE, CONTIGUOUS, PAGED_REFERENCE):
+        return name, "as the settings ask"
     obstacle = _triton_obstacle(device)
-    if name == PAGED_REFERENCE:
-        return PAGED_REFERENCE, "as the settings ask"
     if not obstacle:
         return PAGED_TRITON, "Triton kernels on the GPU"
     if name == PAGED_TRITON:

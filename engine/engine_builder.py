@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -76,6 +77,9 @@ def build_engine(
         root=root_hash(files.fingerprint, dtype_name, backend, config.cache_salt),
         fingerprint=fingerprint,
     )
+    if runner.attention.cache is None:
+        # Blocks that are found again would hold nothing: the keys and values are elsewhere.
+        config = replace(config, prefix_caching=False)
     core = EngineCore(runner, limits, config, num_blocks, lambda stop: Detokenizer(tokenizer, stop))
     info = ModelInfo(
         name=files.config.name,

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from engine.attention.base import AttentionBackend
-from engine.attention.paged_reference import PagedReferenceBackend
+from engine.attention.catch_up import catch_up
+from engine.attention.make import make_backend
 from engine.batch import InputBatch, StepBatch
 from engine.device_batch import to_device
-from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
-from engine.kv_cache import KVCache
+from engine.devices import choose_backend, resolve_device, resolve_dtype
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.request import PLACEHOLDER_TOKEN
@@ -55,6 +55,8 @@ class ModelRunner:
             self.attention.copy_blocks(output.block_copies)
             if not output.num_tokens:
                 return _Done(StepResult())
+            if self.attention.cache is None:
+                output = catch_up(output, self.attention)
             batch = self._batch.build(output, self._last_tokens)
             logits = self.compute_logits(to_device(batch, self.decoder.device))
             rows = [self._sample_row(batch, i) for i in range(len(batch.sampled))]
@@ -118,7 +120,7 @@ def build_runner(
         max_running_requests: requests that are expected at once.
         device: ``auto`` or a torch device.
         dtype: ``auto`` or a torch floating-point type.
-        backend: ``auto``, ``paged_reference`` or ``paged_triton``.
+        backend: ``auto`` or one of ``devices.BACKENDS``.
 
     Raises:
         EngineError: the model, device or backend cannot be used.
@@ -128,15 +130,5 @@ def build_runner(
     backend_name, _ = choose_backend(backend, chosen)
     length = max_model_len or config.context_length
     decoder = Decoder(config, weights, kind, chosen, length)
-    cache = KVCache(config, num_blocks, block_size, kind, chosen)
-    attention = _make_backend(backend_name, cache, config.head_dim)
+    attention = make_backend(backend_name, config, num_blocks, block_size, kind, chosen)
     return ModelRunner(decoder, attention, block_size, length, max_running_requests)
-
-
-def _make_backend(name: str, cache: KVCache, head_dim: int) -> AttentionBackend:
-    if name == PAGED_TRITON:
-        # Triton is only there where it can be used.
-        from engine.attention.paged_triton import PagedTritonBackend
-
-        return PagedTritonBackend(cache, head_dim)
-    return PagedReferenceBackend(cache, head_dim)

@@ -12,6 +12,7 @@ from typing import Protocol
 from torch import Tensor
 
 from engine.batch import StepBatch
+from engine.kv_cache import KVCache
 
 
 class StepAttention(Protocol):
@@ -34,6 +35,19 @@ class AttentionBackend(Protocol):
     """Where keys and values live and how a step attends to them."""
 
     name: str
+
+    @property
+    def cache(self) -> KVCache | None:
+        """The paged pool that it works on; None: it keeps what it keeps by request.
+
+        Blocks that are shared or copied do not reach a backend without a pool: it asks for the
+        tokens that it misses (``first_missing``), and all its chunks are prefill spans.
+        """
+
+    def first_missing(self, request_id: str, start: int) -> int:
+        """Where a chunk that is to begin at ``start`` must begin, at the latest there: the KV of
+        everything before is held. A pool holds all that the scheduler counts as computed.
+        """
 
     def begin_step(self, batch: StepBatch) -> StepAttention:
         """Lays out a step. The result is valid until the next call."""

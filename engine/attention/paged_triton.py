@@ -27,6 +27,9 @@ class PagedTritonBackend:
         self.cache = cache
         self._scale = head_dim**-0.5
 
+    def first_missing(self, request_id: str, start: int) -> int:
+        return start
+
     def begin_step(self, batch: StepBatch) -> StepAttention:
         return _Step(self.cache, batch, self._scale)
 
