@@ -265,6 +265,7 @@ def test_buffer_that_outgrows_its_memory(tiny: TinyModel, prompts: list[list[int
     assert len(outputs[0]) == count
 
 
+@torch.inference_mode()
 def test_rows_of_a_broken_step_are_not_held(tiny: TinyModel, prompts: list[list[int]]) -> None:
     """Until the last layer has them, and those that it was writing over are not either."""
     engine = torch_engine(tiny, "contiguous")
