@@ -11,8 +11,9 @@ from engine.attention.base import AttentionBackend
 from engine.attention.catch_up import catch_up
 from engine.attention.make import make_backend
 from engine.batch import InputBatch, StepBatch
+from engine.cuda_graphs import DecodeGraphs
 from engine.device_batch import to_device
-from engine.devices import choose_backend, resolve_device, resolve_dtype
+from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.request import PLACEHOLDER_TOKEN
@@ -44,6 +45,9 @@ class ModelRunner:
         max_blocks = -(-max_model_len // block_size)
         self._batch = InputBatch(block_size, max_blocks, max_running_requests)
         self._last_tokens: dict[str, int] = {}
+        self._graphs: DecodeGraphs | None = None
+        if decoder.device.type == "cuda" and attention.name == PAGED_TRITON:
+            self._graphs = DecodeGraphs(self.compute_logits, block_size, decoder.device)
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
         """Computes a step.
@@ -58,7 +62,10 @@ class ModelRunner:
             if self.attention.cache is None:
                 output = catch_up(output, self.attention)
             batch = self._batch.build(output, self._last_tokens)
-            logits = self.compute_logits(to_device(batch, self.decoder.device))
+            if self._graphs is not None and self._graphs.takes(batch):
+                logits = self._graphs.run(batch)
+            else:
+                logits = self.compute_logits(to_device(batch, self.decoder.device))
             rows = [self._sample_row(batch, i) for i in range(len(batch.sampled))]
             samples = sample(logits, rows) if rows else []
         for drawn in samples:
