@@ -85,7 +85,7 @@ def test_together_cold_the_system_prompt_is_computed_once(engine, prompts, expec
 
 
 def test_again_from_the_cache_one_at_a_time(engine, prompts, expected):
-    engine.core.generate(prompts, PARAMS)
+    engine.core.generate(prompts[:2], SamplingParams(temperature=0.0, max_tokens=1))
     for prompt, answer in zip(prompts[:2], expected, strict=False):
         (output,) = engine.core.generate([prompt], PARAMS)
         assert list(output.token_ids) == answer
@@ -95,6 +95,7 @@ def test_again_from_the_cache_one_at_a_time(engine, prompts, expected):
 def test_next_turn_on_kept_ids_equals_the_whole_history_computed_cold(engine, prompts):
     question = (ChatMessage("system", SYSTEM), ChatMessage("user", QUESTIONS[0]))
     core = engine.core
+    core.pool.drop_cached("test")
     core.add_request("turn", prompts[0], SamplingParams(temperature=0.0, max_tokens=20))
     finished = None
     text = ""
