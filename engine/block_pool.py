@@ -80,6 +80,11 @@ class BlockPool:
         content = self._content[block_id]
         return content[1] if content else ()
 
+    def parent_of(self, block_id: int) -> bytes | None:
+        """Hash of the block before a hashed block; None for others."""
+        content = self._content[block_id]
+        return content[0] if content else None
+
     def is_unused(self, block_id: int) -> bool:
         return self._ref_count[block_id] == 0
 

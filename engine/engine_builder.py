@@ -21,6 +21,7 @@ from engine.loading.progress import Cancelled, Progress, check_cancelled
 from engine.memory import device_num_blocks, host_num_blocks
 from engine.model_loader import LoadedEngine
 from engine.model_runner import ModelRunner, build_runner
+from engine.parity import ParityInspector
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 
@@ -100,7 +101,8 @@ def build_engine(
         has_chat_template=True,
         license=files.license,
     )
-    return LoadedEngine(core, tokenizer, encoder, info, block_bytes, load_s=0.0)
+    inspector = ParityInspector(core, runner)
+    return LoadedEngine(core, tokenizer, encoder, info, block_bytes, 0.0, inspector)
 
 
 def _watched(

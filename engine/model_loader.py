@@ -26,12 +26,16 @@ from engine.api.events import ModelInfo, ModelLoading
 if TYPE_CHECKING:
     from engine.chat_encoder import ChatEncoder
     from engine.core import EngineCore
+    from engine.parity import ParityInspector
     from engine.tokenizer import Tokenizer
 
 
 @dataclass(slots=True)
 class LoadedEngine:
-    """A model that is ready to answer. ``block_bytes``: of one block's KV over all layers."""
+    """A model that is ready to answer. ``block_bytes``: of one block's KV over all layers.
+
+    ``inspector``: None where the core has no real model behind it.
+    """
 
     core: EngineCore
     tokenizer: Tokenizer
@@ -39,6 +43,7 @@ class LoadedEngine:
     info: ModelInfo
     block_bytes: int
     load_s: float
+    inspector: ParityInspector | None = None
 
 
 LoadOutcome = ModelLoading | LoadedEngine | ErrorInfo

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from engine.api.commands import BlockText, Command, CountTokens, EditCost, Forecast
-from engine.api.errors import InvalidValueError, NoModelError, NotSupportedYetError
+from engine.api.commands import (
+    BlockText,
+    Command,
+    CompareBackends,
+    CountTokens,
+    EditCost,
+    Forecast,
+    Inspect,
+)
+from engine.api.errors import (
+    EmptyMessageError,
+    InvalidValueError,
+    NoModelError,
+    NotSupportedYetError,
+)
 from engine.api.events import BlockTextReady, EditCostReady, ForecastReady, Reply, TokensCounted
 from engine.api.params import SamplingParams
 from engine.model_loader import LoadedEngine
 from engine.request import Request
+
+if TYPE_CHECKING:
+    # With it comes torch, which is there only once a model is loaded.
+    from engine.parity import ParityInspector
 
 _UNLIKELY = "\u2042"
 """A character (asterism) to begin an edited message with: no ordinary text begins so."""
@@ -118,7 +137,32 @@ def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
     )
 
 
-_HANDLERS = {
+def _inspect(engine: LoadedEngine, command: Command) -> Reply:
+    assert isinstance(command, Inspect)
+    return _inspector(engine).inspect_conversation(
+        command.conversation_id, command_id=command.command_id
+    )
+
+
+def _compare_backends(engine: LoadedEngine, command: Command) -> Reply:
+    assert isinstance(command, CompareBackends)
+    if not command.messages:
+        raise EmptyMessageError("There is nothing to compare: the conversation is empty.")
+    token_ids = engine.encoder.encode(command.messages).token_ids
+    return _inspector(engine).compare(
+        token_ids, command.backend, command.reference, command_id=command.command_id
+    )
+
+
+def _inspector(engine: LoadedEngine) -> ParityInspector:
+    if engine.inspector is None:
+        raise NotSupportedYetError(f"{engine.info.backend} has no attention to inspect.")
+    return engine.inspector
+
+
+_HANDLERS: dict[type[Command], Callable[[LoadedEngine, Command], Reply]] = {
+    CompareBackends: _compare_backends,
+    Inspect: _inspect,
     CountTokens: _count_tokens,
     BlockText: _block_text,
     Forecast: _forecast,

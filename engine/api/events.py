@@ -42,10 +42,7 @@ class EngineStatusChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelLoading(Event):
-    """``stage``: fetch, read, expand, weights, tokenizer, warm_up.
-
-    ``fraction`` of the stage, 0 to 1.
-    """
+    """``stage``: fetch, read, expand, weights, tokenizer, warm_up. ``fraction`` of it: 0 to 1."""
 
     stage: str
     fraction: float
@@ -317,10 +314,7 @@ class BlockEvents(Event):
 
 @dataclass(frozen=True, slots=True)
 class EngineStats(Event):
-    """Counters for the status strip, about twice a second while something runs.
-
-    Rates are per second.
-    """
+    """Counters for the status strip, twice a second while something runs. Rates are per second."""
 
     step: int
     num_running: int
@@ -383,9 +377,10 @@ class BlockTextReady(Reply):
 
 @dataclass(frozen=True, slots=True)
 class ParityReport(Reply):
-    """``layer_errors``: largest absolute error of each layer.
+    """``layer_errors``: largest error of each layer, relative to the largest value of its column.
 
-    Indices are -1 where nothing is over the bound.
+    Indices are -1 where nothing is over the bound. ``bad_position``: of the first wrong token in
+    its sequence, which lies in ``bad_slot``. ``logits_error``: with two backends only.
     """
 
     backend: str
@@ -396,3 +391,7 @@ class ParityReport(Reply):
     bad_block_id: int
     bad_slot: int
     verdict: str
+    bad_position: int = -1
+    num_tokens: int = 0
+    logits_error: float = 0.0
+    within_bound: bool = True

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.api.client import EngineClient, start_engine
+from engine.api.client import start_engine
 from engine.api.commands import (
     BlockText,
     Cancel,
-    Command,
     Continue,
     CountTokens,
     EditCost,
     Forecast,
     Fork,
-    Inspect,
     LoadModel,
     Pause,
     PauseEngine,
@@ -27,6 +25,7 @@ from engine.api.commands import (
     StepEngine,
     Submit,
     SubscribePool,
+    Truncate,
     UnloadModel,
     Unpin,
     UnsubscribePool,
@@ -40,7 +39,6 @@ from engine.api.events import (
     EngineStats,
     EngineStatus,
     EngineStatusChanged,
-    Event,
     FinishReason,
     ForecastReady,
     ModelLoaded,
@@ -60,39 +58,7 @@ from engine.model_loader import ModelLoader
 from engine.worker import Worker
 from tests.helpers.fake_loaded import install_fake_loader
 from tests.helpers.hash_runner import reference_output
-
-
-class Talk:
-    """A client with its events collected."""
-
-    def __init__(self, client: EngineClient) -> None:
-        self.client = client
-        self.events: list[Event] = []
-
-    def send(self, *commands: Command) -> None:
-        for command in commands:
-            self.client.send(command)
-
-    def until(self, kind: type[Event], timeout_s: float = 10.0, **fields: object) -> Event:
-        """Waits for an event of this kind with these fields."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self.events.extend(self.client.poll_events())
-            for event in self.events:
-                if isinstance(event, kind) and all(
-                    getattr(event, name) == value for name, value in fields.items()
-                ):
-                    return event
-            time.sleep(0.002)
-        raise AssertionError(f"no {kind.__name__} {fields} among {self.events}")
-
-    def text(self, request_id: str) -> list[int]:
-        return [
-            token
-            for event in self.events
-            if isinstance(event, TokensGenerated) and event.request_id == request_id
-            for token in event.token_ids
-        ]
+from tests.helpers.talk import Talk
 
 
 @pytest.fixture
@@ -251,7 +217,7 @@ def test_impossible_values_are_refused_by_name(talk, command):
 
 
 def test_command_of_another_issue_answers_not_supported_yet(talk):
-    talk.send(Inspect("c", command_id="i"))
+    talk.send(Truncate("r", 4, command_id="i"))
     assert talk.until(CommandFailed, command_id="i").error.code == "not_supported_yet"
 
 
