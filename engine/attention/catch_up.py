@@ -16,7 +16,7 @@ def catch_up(output: SchedulerOutput, attention: AttentionBackend) -> SchedulerO
     token budget. All chunks become prefill chunks; their order, that of the samples, stays.
     """
     chunks = tuple(_begun_early(chunk, attention) for chunk in output.chunks)
-    return replace(output, decodes=(), prefills=chunks, block_copies=())
+    return replace(output, decodes=(), prefills=chunks)
 
 
 def _begun_early(chunk: ScheduledChunk, attention: AttentionBackend) -> ScheduledChunk:

@@ -281,6 +281,25 @@ def test_lent_blocks_are_those_of_the_pool(tiny: TinyModel) -> None:
     assert written == [True] * 3 + [False] * (len(free) - 3)
 
 
+def test_free_block_behind_cached_ones(tiny: TinyModel) -> None:
+    """Free blocks need not be the first of the queue; cached ones are never lent."""
+    engine = torch_engine(tiny, "paged_reference", num_blocks=12)
+    engine.add("done", tokens(70, 4), 1)
+    engine.run()
+    pool = engine.core.pool
+    evicted = list(pool.free)[-1]
+    pool.evict(evicted, "test")
+    queue = list(pool.free)
+    cached = [block for block in queue if pool.hash_of(block) is not None]
+    assert queue.index(evicted) > queue.index(cached[0])
+    content = kv_bytes(engine, set(cached))
+    report = inspector_of(engine).compare(tokens(pool.num_free * SIZE), "paged_reference")
+    assert report.within_bound
+    for was, now in zip(content, kv_bytes(engine, set(cached)), strict=True):
+        assert torch.equal(was, now)
+    assert list(pool.free) == queue
+
+
 @pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize("backend", ["paged_reference", "contiguous"])
 def test_requests_do_not_notice(tiny: TinyModel, backend: str, lag: int) -> None:

@@ -119,6 +119,8 @@ def test_backend_that_never_writes(
     others = [error for at, error in enumerate(report.layer_errors) if at != layer]
     assert max(others) <= report.bound
     assert "Layers over the bound: 1 of 3" in report.verdict
+    # Nor is the reference led astray by what it judges.
+    assert report.logits_error > 0.3
 
 
 # --- the last block was skipped ---
