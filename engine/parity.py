@@ -8,6 +8,7 @@ Both run between two steps and change nothing that a request could see.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -23,7 +24,15 @@ from engine.devices import DENSE, choose_backend
 from engine.model_runner import ModelRunner
 from engine.parity_measure import bounds_of, difference
 from engine.parity_source import PresentKV, present_kv
-from engine.parity_steps import LayerFinding, LiveCheck, Lockstep, Side, slots_of
+from engine.parity_steps import (
+    Fault,
+    LayerFinding,
+    LiveCheck,
+    Lockstep,
+    Side,
+    first_fault,
+    slots_of,
+)
 from engine.parity_words import compared_words, live_words
 
 
@@ -52,9 +61,8 @@ class ParityInspector:
     ) -> ParityReport:
         """Runs ``token_ids`` through two backends.
 
-        The engine's own backend works in free blocks of its pool if there are enough: they are
-        lent and not allocated, since between two steps nobody reads a free block, so that no block
-        changes its state. Other backends get storage for this one run.
+        The engine's own backend works in free blocks of its pool if there are enough: lent, not
+        allocated, since between two steps nobody reads a free block. Others get their own storage.
 
         Raises:
             InvalidValueError: no tokens.
@@ -63,35 +71,25 @@ class ParityInspector:
             DeviceError: a backend that cannot run here.
         """
         self._check_length(len(token_ids))
-        device = self._runner.decoder.device
-        names = [choose_backend(name, device)[0] for name in (backend, reference)]
-        ids = torch.tensor(list(token_ids), dtype=torch.int64, device=device)
+        decoder = self._runner.decoder
+        names = [choose_backend(name, decoder.device)[0] for name in (backend, reference)]
+        ids = torch.tensor(list(token_ids), dtype=torch.int64, device=decoder.device)
         side = self._side(names[0], ids, lend=True)
         other = self._side(names[1], ids, lend=names[1] != names[0])
-        bounds = bounds_of(self._runner.decoder.dtype)
+        bounds = bounds_of(decoder.dtype)
         lockstep = Lockstep(side, other, bounds.attention)
-        ends = torch.tensor(side.ends, device=device)
-        positions = torch.arange(len(ids), device=device)
-        wanted = self._runner.decoder.forward(ids, positions, lockstep, ends)
+        positions = torch.arange(len(ids), device=decoder.device)
+        wanted = decoder.forward(ids, positions, lockstep, positions[side.ends])
         logits = difference(self._run(side), wanted, bounds.state)
-        bad_layer = _first_bad(lockstep.findings)
-        block_id, slot = self._place(side.block_table, lockstep.findings, bad_layer)
-        return ParityReport(
-            command_id,
-            backend=names[0],
-            reference=names[1],
-            bound=bounds.attention,
-            layer_errors=tuple(finding.error for finding in lockstep.findings),
-            first_bad_layer=bad_layer,
-            bad_block_id=block_id,
-            bad_slot=slot,
-            verdict=compared_words(
-                names, lockstep.findings, bad_layer, block_id, slot, bounds, logits, len(ids)
-            ),
-            bad_position=lockstep.findings[bad_layer].position if bad_layer >= 0 else -1,
+        fault = first_fault(lockstep.findings, side.block_table, self._core.pool.block_size)
+        words = compared_words(names, lockstep.findings, fault, bounds, logits, len(ids))
+        report = _report(names, bounds.attention, lockstep.findings, fault, words)
+        return replace(
+            report,
+            command_id=command_id,
             num_tokens=len(ids),
             logits_error=logits.error,
-            within_bound=bad_layer < 0 and logits.first_row < 0,
+            within_bound=fault is None and logits.first_row < 0,
         )
 
     def _side(self, name: str, ids: Tensor, *, lend: bool) -> Side:
@@ -129,14 +127,19 @@ class ParityInspector:
 
     # --- live ---
 
-    def inspect_conversation(self, conversation_id: str, *, command_id: str = "") -> ParityReport:
+    def inspect_conversation(
+        self, conversation_id: str, token_ids: Sequence[int] = (), *, command_id: str = ""
+    ) -> ParityReport:
         """Compares what the pool holds of a conversation with a dense recomputation.
+
+        ``token_ids``: of its messages, to find what is cached when it is not running.
 
         Raises:
             UnknownIdError: it holds nothing of it.
             NotSupportedYetError: the engine's backend has no pool.
         """
-        return self.inspect(present_kv(self._core, conversation_id), command_id=command_id)
+        present = present_kv(self._core, conversation_id, token_ids)
+        return self.inspect(present, command_id=command_id)
 
     @torch.inference_mode()
     def inspect(self, present: PresentKV, *, command_id: str = "") -> ParityReport:
@@ -159,34 +162,12 @@ class ParityInspector:
         check = LiveCheck(Side(dense, ids, (), size), attention.cache, slots, bound)
         positions = torch.arange(len(ids), device=decoder.device)
         decoder.forward(ids, positions, check, positions[:0])
-        bad_layer = _first_bad(check.findings)
-        block_id, slot = self._place(present.block_table, check.findings, bad_layer)
-        return ParityReport(
-            command_id,
-            backend=attention.name,
-            reference=DENSE,
-            bound=bound,
-            layer_errors=tuple(finding.error for finding in check.findings),
-            first_bad_layer=bad_layer,
-            bad_block_id=block_id,
-            bad_slot=slot,
-            verdict=live_words(present, check.findings, bad_layer, block_id, slot, bound),
-            bad_position=check.findings[bad_layer].position if bad_layer >= 0 else -1,
-            num_tokens=len(ids),
-            within_bound=bad_layer < 0,
-        )
+        fault = first_fault(check.findings, present.block_table, size)
+        verdict = live_words(present, check.findings, fault, bound)
+        report = _report((attention.name, DENSE), bound, check.findings, fault, verdict)
+        return replace(report, command_id=command_id, num_tokens=len(ids))
 
     # --- both ---
-
-    def _place(
-        self, block_table: Sequence[int], findings: Sequence[LayerFinding], layer: int
-    ) -> tuple[int, int]:
-        """Block and slot of the first position over the bound; -1 where there is none."""
-        if layer < 0 or not block_table:
-            return -1, -1
-        index, offset = divmod(findings[layer].position, self._core.pool.block_size)
-        block_id = block_table[index]
-        return block_id, block_id * self._core.pool.block_size + offset
 
     def _check_length(self, num_tokens: int) -> None:
         context = self._core.limits.context_length
@@ -200,5 +181,23 @@ class ParityInspector:
             )
 
 
-def _first_bad(findings: Sequence[LayerFinding]) -> int:
-    return next((layer for layer, finding in enumerate(findings) if finding.part), -1)
+def _report(
+    names: Sequence[str],
+    bound: float,
+    findings: Sequence[LayerFinding],
+    fault: Fault | None,
+    verdict: str,
+) -> ParityReport:
+    return ParityReport(
+        command_id="",
+        backend=names[0],
+        reference=names[1],
+        bound=bound,
+        layer_errors=tuple(finding.error for finding in findings),
+        first_bad_layer=fault.layer if fault else -1,
+        bad_block_id=fault.block_id if fault else -1,
+        bad_slot=fault.slot if fault else -1,
+        verdict=verdict,
+        bad_position=fault.position if fault else -1,
+        within_bound=fault is None,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.api.errors import UnknownIdError
@@ -20,11 +21,11 @@ class PresentKV:
     running: bool
 
 
-def present_kv(core: EngineCore, conversation_id: str) -> PresentKV:
-    """The conversation's request that has the most computed, else its longest cached chain.
+def present_kv(core: EngineCore, conversation_id: str, token_ids: Sequence[int] = ()) -> PresentKV:
+    """The conversation's request that has the most computed, else what is cached of it.
 
-    Of a conversation that is not running only whole blocks are known, back to the first: the pool
-    keeps their token ids.
+    That is the longest known prefix of ``token_ids``; without one, the longest chain of blocks that
+    ends in one that the conversation used last (the pool keeps their token ids).
 
     Raises:
         UnknownIdError: the pool holds nothing of such a conversation.
@@ -39,7 +40,7 @@ def present_kv(core: EngineCore, conversation_id: str) -> PresentKV:
         count = request.num_committed_tokens
         table = request.block_table[: core.manager.num_blocks_for(count)]
         return PresentKV(tuple(request.token_ids[:count]), tuple(table), running=True)
-    chain = _cached_chain(core, conversation_id)
+    chain = core.manager.known_prefix(token_ids) or _cached_chain(core, conversation_id)
     if not chain:
         raise UnknownIdError(
             f"The cache holds nothing of the conversation {conversation_id}.",

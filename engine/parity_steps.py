@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -115,6 +115,36 @@ class LayerFinding:
     error: float
     part: str = ""
     position: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where the first layer over the bound is wrong first, and in which ``part``.
+
+    ``block_id`` and ``slot`` are -1 without a block table.
+    """
+
+    layer: int
+    part: str
+    error: float
+    position: int
+    block_id: int = -1
+    slot: int = -1
+
+
+def first_fault(
+    findings: Sequence[LayerFinding], block_table: Sequence[int], block_size: int
+) -> Fault | None:
+    """The first layer over the bound; None if all are within."""
+    for layer, finding in enumerate(findings):
+        if finding.part:
+            fault = Fault(layer, finding.part, finding.error, finding.position)
+            if not block_table:
+                return fault
+            index, offset = divmod(finding.position, block_size)
+            block_id = block_table[index]
+            return replace(fault, block_id=block_id, slot=block_id * block_size + offset)
+    return None
 
 
 class Lockstep:

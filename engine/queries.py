@@ -139,8 +139,10 @@ def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
 
 def _inspect(engine: LoadedEngine, command: Command) -> Reply:
     assert isinstance(command, Inspect)
-    return _inspector(engine).inspect_conversation(
-        command.conversation_id, command_id=command.command_id
+    inspector = _inspector(engine)
+    token_ids = engine.encoder.encode(command.messages).token_ids if command.messages else ()
+    return inspector.inspect_conversation(
+        command.conversation_id, token_ids, command_id=command.command_id
     )
 
 

@@ -229,10 +229,12 @@ class BlockText(Command):
 class Inspect(Command):
     """Compares a conversation's present pool KV with a dense recomputation.
 
-    Reply: ``ParityReport``.
+    Of one that is not running: the longest cached prefix of its ``messages``, else the cached
+    blocks that it used last. Reply: ``ParityReport``.
     """
 
     conversation_id: str
+    messages: tuple[ChatMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,25 @@ def test_chain_whose_beginning_was_evicted_is_not_looked_at(tiny: TinyModel) -> 
         present_kv(engine.core, "A")
 
 
+def test_blocks_that_another_used_last_are_found_by_their_tokens(tiny: TinyModel) -> None:
+    engine = torch_engine(tiny, "paged_reference")
+    prompt = tokens(50)
+    engine.add("A", prompt, 8)
+    engine.run()
+    engine.add("B", [*prompt, *engine.output("A")], 1)
+    engine.run()
+    inspector = inspector_of(engine)
+    with pytest.raises(UnknownIdError):
+        inspector.inspect_conversation("A")
+    report = inspector.inspect_conversation("A", [*prompt, *engine.output("A")])
+    assert report.within_bound
+    assert report.num_tokens == 56
+    # Tokens of which nothing is cached do not hide what else there is.
+    assert inspector.inspect_conversation("B", tokens(50, 77)).num_tokens == 56
+    with pytest.raises(UnknownIdError):
+        inspector.inspect_conversation("A", tokens(50, 77))
+
+
 def test_request_that_has_computed_most(tiny: TinyModel) -> None:
     engine = torch_engine(tiny, "paged_reference")
     engine.add("first", tokens(20), 30, conversation_id="A")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import engine.attention.contiguous as contiguous
 import engine.attention.paged_reference as paged
 from engine.api.events import ParityReport
 from engine.kv_cache import KVCache
@@ -199,6 +200,26 @@ def test_backend_that_does_not_read_the_last_block_of_a_chunk(
     # The first chunk has 12 tokens.
     assert_named(report, 0, 8, table, "was read wrongly, first by")
     assert "Layers over the bound: 3 of 3" in report.verdict
+
+
+def test_backend_without_blocks_that_is_wrong(
+    tiny: TinyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its buffer loses a row: there is a position to name and no block."""
+    append = contiguous._Buffer.append
+
+    def losing(self, layer: int, start: int, key: Tensor, value: Tensor):
+        keys, values = append(self, layer, start, key, value)
+        if layer == 1 and start <= 30 < start + len(key):
+            values[30] = 0.0
+        return keys, values
+
+    monkeypatch.setattr(contiguous._Buffer, "append", losing)
+    report = inspector_of(torch_engine(tiny, "paged_reference")).compare(PROMPT, "contiguous")
+    assert not report.within_bound
+    assert (report.first_bad_layer, report.bad_position) == (1, 30)
+    assert (report.bad_block_id, report.bad_slot) == (-1, -1)
+    assert "Its attention is wrong, first at position 30." in report.verdict
 
 
 def test_backend_that_does_not_read_the_last_block_when_decoding(

@@ -79,6 +79,9 @@ def test_conversation_is_inspected_while_it_runs_and_afterwards(loaded: Talk) ->
     assert cached.within_bound, cached.verdict
     assert "of the prefix cache" in cached.verdict
     assert cached.num_tokens % 16 == 0
+    by_messages = report_of(loaded.ask(Inspect("other", MESSAGES, command_id="i3")))
+    assert by_messages.within_bound
+    assert 0 < by_messages.num_tokens <= cached.num_tokens
 
 
 def test_two_backends_on_messages(loaded: Talk) -> None:
