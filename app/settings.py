@@ -14,7 +14,12 @@ from engine.api.params import EngineConfig, SamplingParams
 
 THEMES = ("system", "light", "dark")
 LANGUAGES = ("system", "en", "zh_CN")
-DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
+DEFAULT_SYSTEM_PROMPT = (
+    "You are a helpful assistant that runs on the user's own computer. Answer in the language of "
+    "the question, in plain words, and no longer than the question needs. Say so when you are not "
+    "sure or do not know. Use Markdown for lists, tables and code, and name the language of code."
+)
+"""Long enough to fill some blocks: what tabs share is then seen from the first start on."""
 
 
 @dataclass(frozen=True, slots=True)

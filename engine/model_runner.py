@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 import torch
@@ -19,6 +20,7 @@ from engine.models.decoder import Decoder
 from engine.request import PLACEHOLDER_TOKEN
 from engine.sampler import SampleRow, sample
 from engine.scheduler_output import SchedulerOutput, StepHandle, StepResult
+from engine.thread_governor import ThreadGovernor
 
 
 class ModelRunner:
@@ -45,6 +47,9 @@ class ModelRunner:
         max_blocks = -(-max_model_len // block_size)
         self._batch = InputBatch(block_size, max_blocks, max_running_requests)
         self._last_tokens: dict[str, int] = {}
+        self._governor: ThreadGovernor | None = None
+        if decoder.device.type == "cpu":
+            self._governor = ThreadGovernor(torch.get_num_threads(), torch.set_num_threads)
         self._graphs: DecodeGraphs | None = None
         if decoder.device.type == "cuda" and attention.name == PAGED_TRITON:
             self._graphs = DecodeGraphs(self.compute_logits, block_size, decoder.device)
@@ -55,6 +60,9 @@ class ModelRunner:
         Raises:
             RuntimeError: the step failed as a whole; what it wrote must be computed again.
         """
+        if self._governor is not None:
+            self._governor.apply(torch.get_num_threads())
+        started = time.perf_counter()
         with torch.inference_mode():
             self.attention.copy_blocks(output.block_copies)
             if not output.num_tokens:
@@ -71,6 +79,9 @@ class ModelRunner:
         for drawn in samples:
             if drawn.token_ids:
                 self._last_tokens[drawn.request_id] = drawn.token_ids[-1]
+        if self._governor is not None and not output.prefills:
+            now = time.perf_counter()
+            self._governor.stepped(len(output.decodes), now - started, now)
         return _Done(StepResult(samples))
 
     def compute_logits(self, batch: StepBatch) -> Tensor:

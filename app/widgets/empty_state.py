@@ -9,7 +9,7 @@ from app.i18n import tr
 from app.session import Session
 from app.widgets.words import model_words
 
-_PROMPT_LINES = 4
+_PROMPT_LINES = 5
 
 
 def example_questions() -> tuple[str, str, str]:

@@ -31,6 +31,10 @@ class StatusStrip(QStatusBar):
         self.progress.setAccessibleName(tr("Loading the model"))
         self.pool = _label()
         self.speed = _label()
+        self.speed.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        # A width of its own, so that nothing moves when the number changes.
+        widest = self.speed.fontMetrics().horizontalAdvance(tr("{rate} tok/s", rate="00,000"))
+        self.speed.setMinimumWidth(widest + 16)
         self.addWidget(self.model)
         self.addWidget(self.progress)
         self.addPermanentWidget(self.pool)

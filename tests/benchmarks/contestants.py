@@ -16,6 +16,9 @@ from engine.loading.model_folder import LoadedFiles
 from engine.loading.progress import never_cancelled, no_progress
 
 
+_THREADS = torch.get_num_threads()
+
+
 @dataclass(frozen=True)
 class Run:
     """Seconds from the start to the first and to the last token, of all prompts together."""
@@ -83,6 +86,8 @@ class Transformers:
         from transformers import StoppingCriteriaList
 
         ids = torch.tensor(prompts)
+        # The engine may have chosen fewer threads for itself.
+        torch.set_num_threads(_THREADS)
         self._moments.clear()
         start = time.perf_counter()
         with torch.inference_mode():
