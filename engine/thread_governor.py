@@ -17,7 +17,8 @@ _RUN = 4
 """Steps in a row that are averaged before anything is changed."""
 
 _PROBE_S = 3.0
-"""In between, the full number of threads is tried again."""
+_MOST_PROBE_S = 60.0
+"""The full number of threads is tried again after this time, which doubles with every vain try."""
 
 _FORGET = 1.002
 """The best time grows by this with every step: contexts get longer."""
@@ -42,6 +43,7 @@ class ThreadGovernor:
         self._durations: list[float] = []
         self._few_s = 0.0
         self._probe_at_s = 0.0
+        self._probe_every_s = _PROBE_S
 
     def apply(self, present: int) -> None:
         """Before a step: sets the number again if somebody else in the process changed it."""
@@ -54,15 +56,17 @@ class ThreadGovernor:
             return
         if num_decodes != self._size:
             # Steps of different sizes say nothing about one another.
-            self._size = num_decodes
+            self._size, self._few_s = num_decodes, 0.0
             self._durations.clear()
         if self.current == self.full:
             best = self._best.get(num_decodes, duration_s) * _FORGET
             self._best[num_decodes] = min(best, duration_s)
         self._durations.append(duration_s)
-        if len(self._durations) < _RUN:
+        # A trial of all threads on a crowded machine is dear: two slow steps are enough to know.
+        vain = [d for d in self._durations if 0.0 < _SUSPICIOUS * self._few_s < d]
+        if len(self._durations) < _RUN and not (self.current == self.full and len(vain) >= 2):
             return
-        typical = sorted(self._durations)[_RUN // 2]
+        typical = sorted(self._durations)[len(self._durations) // 2]
         self._durations.clear()
         if self.current == self.full:
             self._judge_full(typical, now_s)
@@ -82,8 +86,11 @@ class ThreadGovernor:
         # Just tried again after a time with few threads: whatever was faster.
         limit = probing or _SUSPICIOUS * self._best[self._size]
         if typical > limit:
-            self._probe_at_s = now_s + _PROBE_S
+            self._probe_at_s = now_s + self._probe_every_s
+            self._probe_every_s = min(2 * self._probe_every_s, _MOST_PROBE_S)
             self._use(self.few)
+        else:
+            self._probe_every_s = _PROBE_S
 
     def _use(self, num_threads: int) -> None:
         self.current = num_threads

@@ -15,7 +15,6 @@ from engine.engine_builder import build_engine
 from engine.loading.model_folder import LoadedFiles
 from engine.loading.progress import never_cancelled, no_progress
 
-
 _THREADS = torch.get_num_threads()
 
 
