@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -18,6 +19,20 @@ from PySide6.QtCore import QCoreApplication, QEvent, QTimer
 
 # Before anything imports Qt. Somebody who wants to see the windows sets it to xcb or windows.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+def _has_gpu() -> bool:
+    if not Path("/proc/driver/nvidia").exists():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+# Without a GPU the kernels run in Triton's interpreter. It has to be asked for before anything
+# imports Triton, and other libraries do.
+if not _has_gpu():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # A busy machine is no failure. Where CI is set hypothesis has a profile of its own that also draws
 # the same examples each time.

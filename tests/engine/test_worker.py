@@ -10,16 +10,10 @@ from engine.api.client import start_engine
 from engine.api.commands import (
     BlockText,
     Cancel,
-    Continue,
     CountTokens,
-    EditCost,
     Forecast,
-    Fork,
     LoadModel,
-    Pause,
     PauseEngine,
-    Pin,
-    Resume,
     ResumeEngine,
     SetRate,
     StepEngine,
@@ -27,7 +21,6 @@ from engine.api.commands import (
     SubscribePool,
     Truncate,
     UnloadModel,
-    Unpin,
     UnsubscribePool,
 )
 from engine.api.errors import UnsupportedModelError
@@ -35,7 +28,6 @@ from engine.api.events import (
     BlockEvents,
     BlockTextReady,
     CommandFailed,
-    EditCostReady,
     EngineStats,
     EngineStatus,
     EngineStatusChanged,
@@ -45,20 +37,17 @@ from engine.api.events import (
     ModelLoadFailed,
     ModelUnloaded,
     RequestFinished,
-    RequestPaused,
     RequestQueued,
-    RequestResumed,
     RequestWaiting,
     TokensCounted,
-    TokensGenerated,
     WaitReason,
 )
-from engine.api.params import ChatMessage, SamplingParams
+from engine.api.params import ChatMessage
 from engine.model_loader import ModelLoader
 from engine.worker import Worker
 from tests.helpers.fake_loaded import install_fake_loader
 from tests.helpers.hash_runner import reference_output
-from tests.helpers.talk import Talk
+from tests.helpers.talk import Talk, submit
 
 
 @pytest.fixture
@@ -66,11 +55,6 @@ def talk() -> Iterator[Talk]:
     client = start_engine()
     yield Talk(client)
     assert client.close(5.0), "the engine thread did not end"
-
-
-def submit(name: str, text: str = "hello engine", max_tokens: int = 4, **kw: object) -> Submit:
-    params = SamplingParams(temperature=0.0, max_tokens=max_tokens, seed=0)
-    return Submit((name,), f"c-{name}", (ChatMessage("user", text),), params, **kw)
 
 
 LOAD = LoadModel(models_dir="")
@@ -216,7 +200,7 @@ def test_impossible_values_are_refused_by_name(talk, command):
     assert failed.error.code == "invalid_value"
 
 
-def test_command_of_another_issue_answers_not_supported_yet(talk):
+def test_command_that_is_not_there_yet_says_so(talk):
     talk.send(Truncate("r", 4, command_id="i"))
     assert talk.until(CommandFailed, command_id="i").error.code == "not_supported_yet"
 
@@ -371,81 +355,3 @@ def test_loader_turns_any_failure_into_words(monkeypatch):
     (outcome,) = loader.outcomes
     assert outcome.code == "internal"
     assert "KeyError" in outcome.message
-
-
-def loaded(talk, monkeypatch) -> None:
-    install_fake_loader(monkeypatch)
-    talk.send(LOAD)
-    talk.until(ModelLoaded)
-
-
-def test_several_answers_have_seeds_of_their_own(talk, monkeypatch):
-    loaded(talk, monkeypatch)
-    command = submit("a")
-    talk.send(Submit(("a", "b"), "c", command.messages, command.params))
-    seeds = [talk.until(RequestFinished, request_id=name).seed for name in "ab"]
-    assert seeds[0] == 0
-    assert seeds[1] not in (0, 1)
-
-
-def test_fork_through_the_thread(talk, monkeypatch):
-    loaded(talk, monkeypatch)
-    talk.send(PauseEngine(), submit("a", max_tokens=6), StepEngine(3))
-    talk.until(TokensGenerated, request_id="a")
-    talk.send(Fork("a", "b", "other", command_id="f"), ResumeEngine())
-    first = talk.until(RequestFinished, request_id="a").turn
-    second = talk.until(RequestFinished, request_id="b").turn
-    assert first == second
-    talk.send(Fork("gone", "x", "y", command_id="none"))
-    assert talk.until(CommandFailed, command_id="none").error.code == "unknown_id"
-
-
-def test_pause_and_resume_of_a_request(talk, monkeypatch):
-    loaded(talk, monkeypatch)
-    talk.send(PauseEngine(), submit("a", max_tokens=6), StepEngine(2), Pause("a"), ResumeEngine())
-    talk.until(RequestPaused)
-    time.sleep(0.05)
-    talk.send(Resume("a"))
-    talk.until(RequestResumed)
-    assert talk.until(RequestFinished).usage.output_tokens == 6
-
-
-def test_continue_goes_on_with_the_same_turn(talk, monkeypatch):
-    loaded(talk, monkeypatch)
-    question = submit("a")
-    talk.send(question)
-    turn = talk.until(RequestFinished, request_id="a").turn
-    answer = ChatMessage("assistant", "so far", turn)
-    talk.send(Continue("b", "c", (*question.messages, answer), question.params))
-    joined = talk.until(RequestFinished, request_id="b").turn
-    whole = reference_output([ord(char) for char in "hello engine"], 8)
-    assert joined.prompt_ids == turn.prompt_ids
-    assert joined.output_ids == tuple(whole)
-
-
-def test_pin_keeps_blocks_used_until_unpin(talk, monkeypatch):
-    loaded(talk, monkeypatch)
-    command = submit("a", "x" * 30)
-    talk.send(command)
-    talk.until(RequestFinished)
-    talk.send(SubscribePool(), Pin("c", command.messages), CountTokens("", command_id="1"))
-    talk.until(TokensCounted, command_id="1")
-    deadline = time.monotonic() + 5.0
-    while talk.client.latest_snapshot().num_used != 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert talk.client.latest_snapshot().num_used == 3
-    talk.send(Unpin("c"))
-    while talk.client.latest_snapshot().num_used and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert talk.client.latest_snapshot().num_used == 0
-
-
-def test_edit_cost_counts_from_the_edited_message(talk, monkeypatch):
-    loaded(talk, monkeypatch)
-    messages = (ChatMessage("system", "s" * 20), ChatMessage("user", "u" * 12))
-    talk.send(
-        EditCost("c", messages, 1, command_id="e"), EditCost("c", messages, 2, command_id="x")
-    )
-    cost = talk.until(EditCostReady, command_id="e")
-    assert (cost.invalidated_tokens, cost.invalidated_blocks) == (12, 2)
-    assert talk.until(CommandFailed, command_id="x").error.code == "invalid_value"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from engine.api.client import EngineClient
-from engine.api.commands import Command
+from engine.api.commands import Command, Submit
 from engine.api.events import Event, TokensGenerated
+from engine.api.params import ChatMessage, SamplingParams
 
 
 class Talk:
@@ -53,3 +54,9 @@ class Talk:
                 return replies[0]
             time.sleep(0.002)
         raise AssertionError(f"no reply to {query}")
+
+
+def submit(name: str, text: str = "hello engine", max_tokens: int = 4, **kw: str) -> Submit:
+    """A greedy request of one message in a conversation of its own."""
+    params = SamplingParams(temperature=0.0, max_tokens=max_tokens, seed=0)
+    return Submit((name,), f"c-{name}", (ChatMessage("user", text),), params, **kw)

@@ -1,15 +1,7 @@
-"""Kernel tests run on a GPU where there is one, else in Triton's interpreter.
-
-The variable must be set before a kernel is defined, hence here and not in a fixture.
-"""
-
-import os
+"""Kernel tests run on a GPU, else in Triton's interpreter (tests/conftest.py sees to it)."""
 
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")
