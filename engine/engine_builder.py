@@ -24,6 +24,7 @@ from engine.model_runner import ModelRunner, build_runner
 from engine.parity import ParityInspector
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+from engine.thread_governor import CALIBRATION_STEPS
 
 _WARM_UP_TOKENS = 64
 
@@ -137,5 +138,7 @@ def _warm_up(runner: ModelRunner, num_blocks: int, block_size: int) -> None:
     prompt = ScheduledChunk(request, 0, num_tokens, samples=False)
     decode = ScheduledChunk(request, num_tokens, 1, samples=True)
     runner.submit(SchedulerOutput(0, (), (prompt,))).result()
-    runner.submit(SchedulerOutput(0, (decode,), ())).result()
+    # On the CPU so many that the number of threads is settled before the first answer.
+    for _ in range(1 if runner.decoder.device.type == "cuda" else CALIBRATION_STEPS):
+        runner.submit(SchedulerOutput(0, (decode,), ())).result()
     runner.forget(request.request_id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,9 +34,8 @@ class KVCache:
         self.block_size = block_size
         shape = (num_blocks, block_size, config.num_kv_heads, config.head_dim)
         layers = range(config.num_layers)
-        # Zeroed memory is handed out lazily: a large pool costs nothing until it is written.
-        self.k = [torch.zeros(shape, dtype=dtype, device=device) for _ in layers]
-        self.v = [torch.zeros(shape, dtype=dtype, device=device) for _ in layers]
+        self.k = [_zeros(shape, dtype, device) for _ in layers]
+        self.v = [_zeros(shape, dtype, device) for _ in layers]
         self.k_rows = [cache_rows(cache) for cache in self.k]
         self.v_rows = [cache_rows(cache) for cache in self.v]
 
@@ -63,3 +64,14 @@ class KVCache:
         source, destination = torch.tensor(pairs, dtype=torch.int64, device=device).unbind(1)
         for k_cache, v_cache in zip(self.k, self.v, strict=True):
             copy_blocks(k_cache, v_cache, source, destination)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeroed memory that a large pool on the CPU takes only as it is written.
+
+    numpy leaves the zeroing to the system, page by page; torch writes all of it at once.
+    """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    memory = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
+    return torch.from_numpy(memory).view(dtype).view(shape)

@@ -22,6 +22,7 @@ from engine.api.errors import (
     unexpected,
 )
 from engine.api.events import ModelInfo, ModelLoading
+from engine.torch_preload import preload_torch
 
 if TYPE_CHECKING:
     from engine.chat_encoder import ChatEncoder
@@ -100,6 +101,7 @@ class ModelLoader:
 
     def _load(self) -> LoadedEngine:
         # Imported here and not above: torch takes a second, and the window is already open.
+        preload_torch()
         from engine.engine_builder import build_engine
 
         path = self._find_model()

@@ -20,6 +20,12 @@ _PROBE_S = 3.0
 _MOST_PROBE_S = 60.0
 """The full number of threads is tried again after this time, which doubles with every vain try."""
 
+_ROW_COST = 0.25
+"""One sequence more makes a step at most this much longer (0.06 was measured on two cores)."""
+
+CALIBRATION_STEPS = 3 * _RUN
+"""After so many steps of one size it is known which number of threads is the faster one."""
+
 _FORGET = 1.002
 """The best time grows by this with every step: contexts get longer."""
 
@@ -38,7 +44,7 @@ class ThreadGovernor:
         self.current = num_threads
         self._set_threads = set_threads
         self._best: dict[int, float] = {}
-        self._compared: set[int] = set()
+        self._compared = False
         self._size = 0
         self._durations: list[float] = []
         self._few_s = 0.0
@@ -59,8 +65,8 @@ class ThreadGovernor:
             self._size, self._few_s = num_decodes, 0.0
             self._durations.clear()
         if self.current == self.full:
-            best = self._best.get(num_decodes, duration_s) * _FORGET
-            self._best[num_decodes] = min(best, duration_s)
+            best = self._best.get(num_decodes) or self._expected(num_decodes, duration_s)
+            self._best[num_decodes] = min(best * _FORGET, duration_s)
         self._durations.append(duration_s)
         # A trial of all threads on a crowded machine is dear: two slow steps are enough to know.
         vain = [d for d in self._durations if 0.0 < _SUSPICIOUS * self._few_s < d]
@@ -75,11 +81,19 @@ class ThreadGovernor:
             if now_s >= self._probe_at_s:
                 self._use(self.full)
 
+    def _expected(self, num_decodes: int, unknown_s: float) -> float:
+        """The most that a step of a new size should take, from what is known of others."""
+        bounds = [
+            best * (1.0 + _ROW_COST * max(num_decodes - size, 0))
+            for size, best in self._best.items()
+        ]
+        return min(bounds, default=unknown_s)
+
     def _judge_full(self, typical: float, now_s: float) -> None:
         probing, self._few_s = self._few_s, 0.0
-        if self._size not in self._compared:
-            # The machine may be crowded from the start: both numbers are tried once for each size.
-            self._compared.add(self._size)
+        if not self._compared:
+            # The machine may be crowded from the start: both numbers are tried once.
+            self._compared = True
             self._probe_at_s = now_s
             self._use(self.few)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import psutil
+import pytest
 import torch
 
 from engine.kv_cache import KVCache
@@ -57,3 +59,17 @@ def test_copying_nothing_is_allowed() -> None:
     cache = make_cache()
     cache.copy_blocks([])
     assert not any(bool(t.any()) for t in (*cache.k, *cache.v))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_large_pool_takes_memory_only_as_it_is_written(dtype: torch.dtype) -> None:
+    config = tiny_llama().config
+    process = psutil.Process()
+    before = process.memory_info().rss
+    cache = KVCache(config, 40_000, 16, dtype, CPU)
+    size = 40_000 * cache.block_bytes
+    assert size > 200 << 20
+    assert process.memory_info().rss - before < size // 10
+    assert not bool(cache.k[0][39_999].any())
+    cache.k[1][123] = 1.0
+    assert float(cache.k[1].sum()) == cache.k[1][0].numel()

@@ -71,6 +71,25 @@ def test_slower_steps_of_a_longer_context_are_tried_both_ways_and_settle():
     assert machine.governor.current == 2
 
 
+def test_size_that_first_comes_up_in_a_crowd_is_noticed():
+    machine = Machine()
+    machine.run(20, size=1)
+    machine.crowded = True
+    machine.run(8, size=3)
+    assert machine.governor.current == 1
+
+
+def test_larger_batches_of_a_quiet_machine_are_no_crowd():
+    machine = Machine()
+    machine.run(20, size=1)
+    calls = len(machine.calls)
+    for size in (2, 4, 8):
+        for _ in range(20):
+            machine.now += 0.02 * (1 + 0.2 * (size - 1))
+            machine.governor.stepped(size, 0.02 * (1 + 0.2 * (size - 1)), machine.now)
+    assert len(machine.calls) == calls
+
+
 def test_steps_of_another_size_are_not_compared():
     machine = Machine()
     machine.run(20, size=1)
