@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.checks import check_paged
 from kernels.device_guard import on_device_of
 from kernels.launch import decode_launch, next_power_of_2
 
@@ -178,15 +179,12 @@ def paged_decode(
         ValueError: shapes or layouts do not fit.
     """
     batch, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, cache_dim = k_cache.shape
-    if cache_dim != head_dim or v_cache.shape != k_cache.shape or num_heads % num_kv_heads:
-        raise ValueError(f"query {tuple(query.shape)} and cache {tuple(k_cache.shape)} do not fit")
+    _, block_size, num_kv_heads, _ = k_cache.shape
+    check_paged(query, k_cache, v_cache)
     if block_tables.shape[0] != batch or context_lens.shape != (batch,):
         raise ValueError(
             f"{block_tables.shape[0]} tables and {context_lens.shape[0]} lengths for {batch} rows"
         )
-    if not (k_cache.is_contiguous() and v_cache.is_contiguous()) or query.stride(2) != 1:
-        raise ValueError("the caches must be contiguous, and so must the query's last dimension")
     out = torch.empty((batch, num_heads, head_dim), dtype=query.dtype, device=query.device)
     if batch == 0:
         return out

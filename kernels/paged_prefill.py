@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.checks import check_paged
 from kernels.device_guard import on_device_of
 from kernels.launch import next_power_of_2, prefill_launch
 
@@ -128,11 +129,8 @@ def paged_prefill(
         ValueError: shapes or layouts do not fit.
     """
     num_tokens, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, cache_dim = k_cache.shape
-    if cache_dim != head_dim or v_cache.shape != k_cache.shape or num_heads % num_kv_heads:
-        raise ValueError(f"query {tuple(query.shape)} and cache {tuple(k_cache.shape)} do not fit")
-    if not (k_cache.is_contiguous() and v_cache.is_contiguous()) or query.stride(2) != 1:
-        raise ValueError("the caches must be contiguous, and so must the query's last dimension")
+    _, block_size, num_kv_heads, _ = k_cache.shape
+    check_paged(query, k_cache, v_cache)
     if block_table.shape[0] * block_size < start + num_tokens:
         raise ValueError(
             f"{block_table.shape[0]} blocks of {block_size} do not hold {start + num_tokens} tokens"

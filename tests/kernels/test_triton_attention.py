@@ -1,9 +1,11 @@
 """Triton attention over pages against a dense oracle in float64."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from tests.helpers.paged_data import dense_attention, make_paged
+from tests.helpers.paged import PagedPool, dense_attention, paged_pool
 
 triton = pytest.importorskip("triton")
 
@@ -32,6 +34,25 @@ SHAPES = [
 ]
 
 
+def make_paged(lengths, kv_heads, head_dim, block_size, dtype, device) -> PagedPool:
+    """A pool on the device, NaN where nothing may be read; half of those values are infinite."""
+    pool = paged_pool(
+        lengths, block_size=block_size, num_kv_heads=kv_heads, head_dim=head_dim, dtype=dtype
+    )
+    unowned = pool.v_cache.isnan()
+    unowned[::2] = False
+    return replace(
+        pool,
+        k_cache=pool.k_cache.to(device),
+        v_cache=pool.v_cache.masked_fill(unowned, float("inf")).to(device),
+        block_tables=pool.block_tables.to(device),
+    )
+
+
+def lengths_of(pool: PagedPool):
+    return torch.tensor(pool.lengths, device=pool.block_tables.device)
+
+
 def excess(out, oracle) -> float:
     """Largest error, relative where the value is above 1.
 
@@ -56,10 +77,10 @@ def test_decode_equals_dense_attention(heads, head_dim, block_size, dtype, devic
     query = torch.randn((len(lengths), heads[0], head_dim)).to(dtype)
     scale = head_dim**-0.5
     out = paged_decode(
-        query.to(device), data.k_cache, data.v_cache, data.tables, data.lengths, scale
+        query.to(device), data.k_cache, data.v_cache, data.block_tables, lengths_of(data), scale
     )
     for i, length in enumerate(lengths):
-        oracle = dense_attention(query[i : i + 1], data.keys[i], data.values[i], scale, length - 1)
+        oracle = dense_attention(query[i : i + 1], data.key[i], data.value[i], length - 1, scale)
         assert excess(out[i], oracle[0]) <= BOUND[dtype], f"length {length}"
 
 
@@ -68,7 +89,7 @@ def test_decode_is_the_same_in_any_number_of_splits(splits, device):
     lengths = [1, 64, 65, 200]
     data = make_paged(lengths, 3, 64, 16, torch.float32, device)
     query = torch.randn((4, 9, 64)).to(device)
-    args = (query, data.k_cache, data.v_cache, data.tables, data.lengths, 0.125)
+    args = (query, data.k_cache, data.v_cache, data.block_tables, lengths_of(data), 0.125)
     whole = paged_decode(*args, splits=1)
     assert (paged_decode(*args, splits=splits) - whole).abs().max() <= 2e-6
 
@@ -77,12 +98,12 @@ def test_decode_is_the_same_in_any_number_of_splits(splits, device):
 def test_padded_row_is_finite_and_touches_nobody(splits, device):
     data = make_paged([70, 33], 2, 64, 16, torch.float32, device)
     query = torch.randn((3, 4, 64)).to(device)
-    tables = torch.cat([data.tables, torch.full_like(data.tables[:1], 2**30)])
-    lengths = torch.cat([data.lengths, torch.zeros_like(data.lengths[:1])])
+    tables = torch.cat([data.block_tables, torch.full_like(data.block_tables[:1], 2**30)])
+    lengths = torch.cat([lengths_of(data), torch.zeros_like(lengths_of(data)[:1])])
     args = (data.k_cache, data.v_cache)
     padded = paged_decode(query, *args, tables, lengths, 0.125, splits=splits, max_context=70)
     alone = paged_decode(
-        query[:2], *args, data.tables, data.lengths, 0.125, splits=splits, max_context=70
+        query[:2], *args, data.block_tables, lengths_of(data), 0.125, splits=splits, max_context=70
     )
     assert torch.equal(padded[:2], alone)
     assert torch.equal(padded[2], torch.zeros_like(padded[2]))
@@ -95,8 +116,8 @@ def test_two_sequences_with_one_table_agree_bit_for_bit(device):
         query,
         data.k_cache,
         data.v_cache,
-        data.tables.repeat(2, 1),
-        data.lengths.repeat(2),
+        data.block_tables.repeat(2, 1),
+        lengths_of(data).repeat(2),
         0.125,
     )
     assert torch.equal(out[0], out[1])
@@ -115,15 +136,21 @@ def _planted(kind: str, key, value):
 @pytest.mark.parametrize("kind", ["one key far above the rest", "equal scores", "outlier value"])
 def test_difficult_values(kind, device):
     data = make_paged([90], 1, 64, 16, torch.float32, device)
-    key, value = _planted(kind, data.keys[0], data.values[0])
+    key, value = _planted(kind, data.key[0], data.value[0])
     for position in range(90):
-        block = int(data.tables[0, position // 16])
+        block = int(data.block_tables[0, position // 16])
         data.k_cache[block, position % 16] = key[position].float()
         data.v_cache[block, position % 16] = value[position].float()
     query = torch.randn((1, 2, 64))
-    oracle = dense_attention(query, key.float().double(), value.float().double(), 0.125, 89)
+    oracle = dense_attention(query, key.float().double(), value.float().double(), 89, 0.125)
     out = paged_decode(
-        query.to(device), data.k_cache, data.v_cache, data.tables, data.lengths, 0.125, splits=2
+        query.to(device),
+        data.k_cache,
+        data.v_cache,
+        data.block_tables,
+        lengths_of(data),
+        0.125,
+        splits=2,
     )
     largest = max(1.0, float(value.abs().max()))
     assert (out.cpu().double() - oracle).abs().max() <= 2e-6 * largest
@@ -140,18 +167,18 @@ def test_prefill_equals_dense_attention(heads, head_dim, block_size, dtype, devi
         data = make_paged([start + tokens], heads[1], head_dim, block_size, dtype, device)
         query = torch.randn((tokens, heads[0], head_dim)).to(dtype)
         out = paged_prefill(
-            query.to(device), data.k_cache, data.v_cache, data.tables[0], start, scale
+            query.to(device), data.k_cache, data.v_cache, data.block_tables[0], start, scale
         )
-        oracle = dense_attention(query, data.keys[0], data.values[0], scale, start)
+        oracle = dense_attention(query, data.key[0], data.value[0], start, scale)
         assert excess(out, oracle) <= BOUND[dtype], f"start {start}, {tokens} tokens"
 
 
 def test_prefill_takes_a_query_that_is_a_slice(device):
     data = make_paged([20], 2, 64, 16, torch.float32, device)
     packed = torch.randn((20, 8, 64)).to(device)
-    out = paged_prefill(packed[:, :4], data.k_cache, data.v_cache, data.tables[0], 0, 0.125)
+    out = paged_prefill(packed[:, :4], data.k_cache, data.v_cache, data.block_tables[0], 0, 0.125)
     whole = paged_prefill(
-        packed[:, :4].contiguous(), data.k_cache, data.v_cache, data.tables[0], 0, 0.125
+        packed[:, :4].contiguous(), data.k_cache, data.v_cache, data.block_tables[0], 0, 0.125
     )
     assert torch.equal(out, whole)
 
@@ -160,14 +187,14 @@ def test_shapes_that_do_not_fit_are_refused(device):
     data = make_paged([20], 2, 64, 16, torch.float32, device)
     query = torch.randn((1, 3, 64)).to(device)
     with pytest.raises(ValueError, match="do not fit"):
-        paged_decode(query, data.k_cache, data.v_cache, data.tables, data.lengths, 1.0)
+        paged_decode(query, data.k_cache, data.v_cache, data.block_tables, lengths_of(data), 1.0)
     with pytest.raises(ValueError, match="2 lengths for 1 rows"):
         paged_decode(
             query[:, :2],
             data.k_cache,
             data.v_cache,
-            data.tables,
-            data.lengths.repeat(2),
+            data.block_tables,
+            lengths_of(data).repeat(2),
             1.0,
         )
     with pytest.raises(ValueError, match="do not hold 80 tokens"):
@@ -175,7 +202,7 @@ def test_shapes_that_do_not_fit_are_refused(device):
             torch.randn((60, 2, 64)).to(device),
             data.k_cache,
             data.v_cache,
-            data.tables[0, :2],
+            data.block_tables[0, :2],
             20,
             1.0,
         )
@@ -184,7 +211,7 @@ def test_shapes_that_do_not_fit_are_refused(device):
             query[:, :2],
             data.k_cache.transpose(0, 1).contiguous().transpose(0, 1),
             data.v_cache,
-            data.tables,
-            data.lengths,
+            data.block_tables,
+            lengths_of(data),
             1.0,
         )
