@@ -5,12 +5,11 @@ One launch for all decodes of a step, one for each chunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from engine.attention.base import StepAttention
+from engine.attention.paged import PagedBackend
 from engine.batch import StepBatch
 from engine.kv_cache import KVCache
 from kernels.paged_decode import paged_decode
@@ -18,26 +17,13 @@ from kernels.paged_prefill import paged_prefill
 from kernels.store_kv import store_kv
 
 
-class PagedTritonBackend:
+class PagedTritonBackend(PagedBackend):
     """Attention over ``cache``, a paged pool on a CUDA device."""
 
     name = "paged_triton"
 
-    def __init__(self, cache: KVCache, head_dim: int) -> None:
-        self.cache = cache
-        self._scale = head_dim**-0.5
-
-    def first_missing(self, request_id: str, start: int) -> int:
-        return start
-
     def begin_step(self, batch: StepBatch) -> StepAttention:
-        return _Step(self.cache, batch, self._scale)
-
-    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
-        self.cache.copy_blocks(pairs)
-
-    def forget(self, request_id: str) -> None:
-        """Nothing: all state is in the pool."""
+        return _Step(self.cache, batch, self.scale)
 
 
 class _Step:
