@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.attention.base import AttentionBackend
 from engine.attention.catch_up import catch_up
 from engine.attention.make import make_backend
-from engine.batch import InputBatch, StepBatch
+from engine.batch import InputBatch, StepBatch, token_at
 from engine.cuda_graphs import DecodeGraphs
 from engine.device_batch import to_device
 from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
@@ -97,9 +97,10 @@ class ModelRunner:
 
     def _sample_row(self, batch: StepBatch, index: int) -> SampleRow:
         request, end = batch.sampled[index], batch.sample_ends[index]
-        history = request.token_ids[:end]
-        if history[-1] == PLACEHOLDER_TOKEN:
-            history[-1] = self._last_tokens[request.request_id]
+        history = request.token_ids
+        if len(history) != end or history[-1] == PLACEHOLDER_TOKEN:
+            history = history[:end]
+            history[-1] = token_at(request, end - 1, self._last_tokens)
         return SampleRow(
             request.request_id, request.params, request.seed, history, request.num_prompt_tokens
         )
