@@ -352,10 +352,10 @@ class EngineCore:
             if request.phase is not Phase.FINISHED:
                 times = self._answers[request.request_id].times
                 times.scheduled = times.scheduled or self._clock()
-        for request, freed in notes.preempted:
+        for request, freed, reason in notes.preempted:
             self._runner.forget(request.request_id)
             self._events.append(
-                RequestPreempted(request.request_id, request.conversation_id, "pool full", freed)
+                RequestPreempted(request.request_id, request.conversation_id, reason, freed)
             )
         for request in notes.waiting_changed:
             self._events.append(

@@ -28,11 +28,12 @@ _SAFE_AFTER_PREEMPTIONS = 2
 class SchedulerNotes:
     """What happened to requests while a step was scheduled; the core turns it into events.
 
-    ``outgrown``: requests that need more blocks than the pool can ever give them.
+    ``preempted``: with the number of blocks that became free, and why. ``outgrown``: requests that
+    need more blocks than the pool can ever give them.
     """
 
     admitted: list[Request] = field(default_factory=list)
-    preempted: list[tuple[Request, int]] = field(default_factory=list)
+    preempted: list[tuple[Request, int, str]] = field(default_factory=list)
     waiting_changed: list[Request] = field(default_factory=list)
     outgrown: list[Request] = field(default_factory=list)
 
@@ -138,7 +139,7 @@ class Scheduler:
         """
         for request in reversed(requests):
             if request in self.running:
-                self._preempt(request)
+                self._preempt(request, "a step failed")
 
     # --- leaving ---
 
@@ -201,7 +202,9 @@ class Scheduler:
                 if not request.num_in_flight:
                     self._notes.outgrown.append(request)
                 return False
-            self._preempt(victim)
+            # Its copies too: the next block given away may be one that they were to fill.
+            self._copies = [pair for pair in self._copies if pair[1] not in victim.block_table]
+            self._preempt(victim, "pool full")
             scheduled.pop(victim.request_id, None)
             if victim is request:
                 return False
@@ -230,13 +233,13 @@ class Scheduler:
             and request.tokens_since_admission < self.manager.block_size
         )
 
-    def _preempt(self, victim: Request) -> None:
+    def _preempt(self, victim: Request, reason: str) -> None:
         self.running.remove(victim)
         victim.phase = Phase.PREEMPTED
         victim.num_preemptions += 1
         self._metrics.num_preemptions += 1
         self.waiting.appendleft(victim)
-        self._notes.preempted.append((victim, self._release(victim, "preempt")))
+        self._notes.preempted.append((victim, self._release(victim, "preempt"), reason))
 
     # --- prompts ---
 
@@ -287,7 +290,7 @@ class Scheduler:
             paused = [other for other in self.running if other.paused and other.block_table]
             if not paused:
                 break
-            self._preempt(paused[-1])
+            self._preempt(paused[-1], "paused, and another needs the blocks")
             admission = self.manager.examine(request, reserve)
         return admission
 

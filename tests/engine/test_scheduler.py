@@ -162,8 +162,7 @@ def test_latest_admitted_is_preempted_and_goes_to_the_front():
     assert chunks(run_step(sched)) == [("a", 16, 1, True)]
     assert second.phase is Phase.PREEMPTED
     assert [req.request_id for req in sched.waiting] == ["b", "c"]
-    ((victim, freed),) = sched.take_notes().preempted
-    assert (victim, freed) == (second, 2)
+    assert sched.take_notes().preempted == [(second, 2, "pool full")]
 
 
 def test_focused_request_is_not_preempted():
@@ -206,3 +205,27 @@ def test_decode_time_budget_bounds_the_chunk():
     sched.add(request("b", 400, first=1000))
     # 4,000 tokens a second for 10 ms are 40 tokens.
     assert chunks(run_step(sched)) == [("a", 4, 1, True), ("b", 0, 40, False)]
+
+
+def split(sched: Scheduler, parent: Request, name: str, conversation: str) -> Request:
+    child = request(name, 0, conversation=conversation)
+    child.token_ids = list(parent.token_ids)
+    child.num_prompt_tokens = parent.num_prompt_tokens
+    sched.fork(parent, child)
+    return child
+
+
+def test_copy_of_a_victim_leaves_the_step_with_it():
+    sched = scheduler(num_blocks=3)
+    early, late = request("early", 4), request("late", 4, first=100, conversation="focused")
+    for req in (early, late):
+        sched.add(req)
+    run_step(sched)
+    split(sched, early, "early's", "focused")
+    split(sched, late, "late's", "focused")
+    sched.focus = "focused"
+    output = run_step(sched)
+    # early took block 2 for its copy of block 0 and lost it to late, which copies block 1 there.
+    assert early.phase is Phase.PREEMPTED
+    assert output.block_copies == ((1, 2),)
+    assert [chunk.request.request_id for chunk in output.decodes] == ["late", "early's", "late's"]

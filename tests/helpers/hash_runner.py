@@ -61,6 +61,9 @@ class HashRunner:
         failure = self.breaks(output)
         if failure is not None:
             raise failure
+        destinations = [destination for _, destination in output.block_copies]
+        # A real runner copies all of them at once: two copies into one block would be a race.
+        assert len(destinations) == len(set(destinations)), "two copies into one block"
         for source, destination in output.block_copies:
             size = self.block_size
             self.pool[destination * size : (destination + 1) * size] = self.pool[
