@@ -46,7 +46,12 @@ class Submissions:
         self._held: list[_Held] = []
 
     def hold(self, client: QueueClient, command: Submit | Continue, now_s: float) -> None:
-        """Keeps a request until the model is there."""
+        """Keeps a request until the model is there.
+
+        Raises:
+            DuplicateIdError: a request id is in use.
+        """
+        self._require_new(command)
         self._held.append(_Held(client, command, now_s))
         for request_id in ids_of(command):
             client.post(RequestWaiting(request_id, command.conversation_id, WaitReason.LOADING))
@@ -75,9 +80,7 @@ class Submissions:
         Raises:
             DuplicateIdError: a request id is in use; the request that has it goes on.
         """
-        for request_id in ids_of(command):
-            if request_id in self._client_of:
-                raise DuplicateIdError(f"request {request_id} exists already")
+        self._require_new(command)
         try:
             if engine is None:
                 raise NoModelError("No model is loaded.")
@@ -86,6 +89,12 @@ class Submissions:
             _refuse(client, command, error.info())
         except Exception as error:
             _refuse(client, command, unexpected(error).info())
+
+    def _require_new(self, command: Submit | Continue) -> None:
+        held = {request_id for item in self._held for request_id in ids_of(item.command)}
+        for request_id in ids_of(command):
+            if request_id in self._client_of or request_id in held:
+                raise DuplicateIdError(f"request {request_id} exists already")
 
     def _add(
         self, engine: LoadedEngine, client: QueueClient, command: Submit | Continue, now_s: float

@@ -112,9 +112,12 @@ class Worker:
                 self._posted.wait(self._work())
         except Exception as error:
             info = unexpected(error).info()
-            self._drop_engine()
             self._submissions.refuse_held(info)
-            self._set_status(EngineStatus.FAILED, info)
+            try:
+                self._drop_engine()
+            finally:
+                # Whatever else is broken, the window has to know.
+                self._set_status(EngineStatus.FAILED, info)
             raise
         self._close()
 

@@ -91,6 +91,17 @@ def test_cancel_while_loading(talk, monkeypatch):
     talk.until(RequestFinished, request_id="b", reason=FinishReason.LENGTH)
 
 
+def test_second_use_of_an_id_while_loading_is_refused_and_the_first_is_answered(talk, monkeypatch):
+    gate = threading.Event()
+    install_fake_loader(monkeypatch, gate)
+    talk.send(LOAD, submit("a"), submit("a", command_id="again"))
+    assert talk.until(CommandFailed, command_id="again").error.code == "duplicate_id"
+    gate.set()
+    talk.until(RequestFinished, request_id="a", reason=FinishReason.LENGTH)
+    talk.send(submit("b"))
+    talk.until(RequestFinished, request_id="b", reason=FinishReason.LENGTH)
+
+
 def test_failed_load_says_why_and_ends_waiting_requests(talk, monkeypatch):
     gate = threading.Event()
     install_fake_loader(monkeypatch, gate, UnsupportedModelError("no such architecture"))
