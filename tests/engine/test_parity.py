@@ -283,7 +283,8 @@ def logit_error(runner: ModelRunner, reference: Any, prompt: Sequence[int]) -> f
     runner.compute_logits = compute  # type: ignore[method-assign]
     with torch.inference_mode():
         want = reference(torch.tensor([list(prompt)])).logits[0]
-    return float((torch.cat(logits).double() - want.double()).abs().max())
+    # The engine may have computed on a GPU, the reference has not.
+    return float((torch.cat(logits).cpu().double() - want.double()).abs().max())
 
 
 # --- the starter model ---
