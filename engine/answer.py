@@ -74,6 +74,7 @@ class Answer:
 
     ``turn_start``: where this turn's own ids begin in the request's ids. ``num_given_tokens``: ids
     that came with the request: the prompt, and of a continued answer what there was of it.
+    ``num_once_computed``: leading ids that had been computed before a preemption or a cut, at most.
     ``num_chars``: characters of the answer so far. ``stop_ids``: end tokens.
     """
 
@@ -87,6 +88,7 @@ class Answer:
     times: Times
     computed_tokens: int = 0
     recomputed_tokens: int = 0
+    num_once_computed: int = 0
     num_chars: int = 0
     num_given_chars: int = field(init=False, default=0)
     num_output: int = 0
@@ -107,6 +109,18 @@ class Answer:
         self.num_output = parent.num_output
         self.stream.feed(self.request.token_ids[self.num_given_tokens :])
 
+    def rewind(self, stream: TextStream) -> None:
+        """The request's ids have become fewer: text and counts are those of what is left.
+
+        ``stream``: a new one, which is fed with the output that is left.
+        """
+        output = self.request.token_ids[self.num_given_tokens :]
+        self.stream = stream
+        text = stream.feed(output).text if output else ""
+        self.num_output = len(output)
+        self.num_once_computed = min(self.num_once_computed, self.request.num_tokens)
+        self.num_chars = self.num_given_chars + len(text)
+
     def computed(self, chunk: ScheduledChunk, now_s: float) -> PrefillProgress | None:
         """Accounts for a chunk whose KV is in the pool.
 
@@ -114,11 +128,11 @@ class Answer:
         """
         request, end = self.request, chunk.start + chunk.num_tokens
         given = max(0, min(end, self.num_given_tokens) - chunk.start)
-        if not request.num_preemptions:
-            self.computed_tokens += given
-        elif chunk.num_tokens > 1 or not chunk.samples:
-            # What had been computed before the preemption is computed again.
-            self.recomputed_tokens += chunk.num_tokens
+        known = max(self.num_once_computed, request.num_cached_tokens)
+        again = max(0, min(end, known) - chunk.start)
+        self.recomputed_tokens += again
+        self.computed_tokens += max(0, given - again)
+        self.num_once_computed = max(self.num_once_computed, end)
         if not given:
             return None
         if chunk.samples:

@@ -62,6 +62,10 @@ class HashChain:
             hashes.append(block_hash(parent, token_ids[index * size : (index + 1) * size]))
         return hashes
 
+    def cut(self, num_blocks: int) -> None:
+        """Forgets all but the first ``num_blocks`` hashes: the tokens after them change."""
+        del self._hashes[num_blocks:]
+
     def parent_of(self, index: int) -> bytes:
         """The hash before block ``index``; the root for the first."""
         return self._hashes[index - 1] if index else self._root

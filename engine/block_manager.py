@@ -50,10 +50,17 @@ class BlockManager:
     def num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
 
-    def can_ever_fit(self, num_prompt_tokens: int) -> bool:
-        """Whether a prompt and its first output token fit into the pool when it is empty."""
+    def can_ever_fit(self, prompt_ids: Sequence[int]) -> bool:
+        """Whether a prompt and its first output token fit into the pool when nobody else runs.
+
+        Pinned blocks are not to be had, but those that hold the prompt's own beginning serve it.
+        """
+        missing = self.num_blocks_for(len(prompt_ids) + 1)
         usable = self.pool.num_blocks - self.pool.num_pinned
-        return self.num_blocks_for(num_prompt_tokens + 1) <= usable
+        if missing > usable and self.pool.num_pinned:
+            prefix = self.known_prefix(prompt_ids[: len(prompt_ids) - 1])
+            missing -= sum(self.pool.is_pinned(block_id) for block_id in prefix)
+        return missing <= usable
 
     # --- admission ---
 
@@ -74,6 +81,8 @@ class BlockManager:
 
     def known_prefix(self, token_ids: Sequence[int]) -> list[int]:
         """Blocks that hold the KV of these tokens' longest prefix of full blocks."""
+        if not self._prefix_caching:
+            return []
         chain = HashChain(self._root, self.block_size)
         return self._walk(chain, token_ids, len(token_ids) // self.block_size)
 
@@ -173,6 +182,35 @@ class BlockManager:
         request.num_published_blocks = 0
         self._emit_table(request, 0, removed, (), cause)
         return self.pool.num_available - before
+
+    def truncate(self, request: Request) -> None:
+        """The request's ids have become fewer: what lies behind their end goes back.
+
+        The KV of all tokens but the last stays, so that the last one's logits are computed next.
+        """
+        num_tokens = request.num_tokens
+        kept = min(self.num_blocks_for(num_tokens), len(request.block_table))
+        self.withdraw(request)
+        if request.chain is not None:
+            request.chain.cut(num_tokens // self.block_size)
+        request.twin_hash = None
+        request.num_computed_tokens = min(request.num_computed_tokens, num_tokens - 1)
+        computed = min(request.num_committed_tokens, num_tokens - 1)
+        request.num_committed_tokens = computed
+        num_full = computed // self.block_size
+        request.num_published_blocks = min(request.num_published_blocks, num_full)
+        dropped = request.block_table[kept:]
+        for block_id in reversed(dropped):
+            self.pool.release(block_id, request, "truncate")
+        if dropped:
+            self._set_table(request, kept, [], "truncate")
+
+    def restart(self, root: bytes, *, prefix_caching: bool) -> None:
+        """From now on hashes begin at another root; nobody may hold blocks or wait for a twin."""
+        assert not self._promised, "somebody is still computing"
+        self.pool.drop_cached("restart")
+        self._root = root
+        self._prefix_caching = prefix_caching
 
     def withdraw(self, request: Request) -> None:
         """The request computes no further for now.

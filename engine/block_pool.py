@@ -27,7 +27,8 @@ class BlockPool:
     """``num_blocks`` blocks of ``block_size`` tokens.
 
     Columns are flat arrays, so that a snapshot is a copy of bytes. ``free`` holds the free and the
-    cached blocks in the order in which they are given away.
+    cached blocks in the order in which they are given away. ``num_stored`` counts publications: it
+    tells whether more may be found than before.
     """
 
     def __init__(self, num_blocks: int, block_size: int, log: PoolEventLog | None = None) -> None:
@@ -38,11 +39,12 @@ class BlockPool:
         self.num_cached = 0
         self.num_shared = 0
         self.num_pinned = 0
+        self.num_stored = 0
         self.owners: list[str] = []
         self._owner_index: dict[str, int] = {}
         self._state = bytearray(num_blocks)
         self._ref_count = array("H", bytes(2 * num_blocks))
-        self._pins = bytearray(num_blocks)
+        self._pins = array("H", bytes(2 * num_blocks))
         self._owner = array("i", [-1]) * num_blocks
         self._fill = array("H", bytes(2 * num_blocks))
         self._last_step = array("i", [-1]) * num_blocks
@@ -87,6 +89,9 @@ class BlockPool:
 
     def is_unused(self, block_id: int) -> bool:
         return self._ref_count[block_id] == 0
+
+    def is_pinned(self, block_id: int) -> bool:
+        return self._pins[block_id] > 0
 
     def lookup(self, block_hash: bytes, parent: bytes, token_ids: Sequence[int]) -> int | None:
         """The block that holds the KV of these tokens after this parent, or None.
@@ -160,6 +165,7 @@ class BlockPool:
         self._hash[block_id] = block_hash
         self._content[block_id] = (parent, tuple(token_ids))
         self._by_hash[block_hash] = block_id
+        self.num_stored += 1
         self._write_short_hash(block_id, block_hash[:SHORT_HASH_BYTES])
         self._emit(BlockEventKind.STORED, "full", block_id, before, request)
         return True
@@ -217,7 +223,7 @@ class BlockPool:
         return PoolColumns(
             state=bytes(self._state),
             ref_count=self._ref_count.tobytes(),
-            pins=bytes(self._pins),
+            pins=self._pins.tobytes(),
             owner=self._owner.tobytes(),
             fill=self._fill.tobytes(),
             last_step=self._last_step.tobytes(),

@@ -1,8 +1,5 @@
 """EngineCore: add, cancel and step, synchronous and without a thread; what tests and benchmarks
-drive.
-
-A step is ``schedule() -> submit() -> commit()``. With lag 1 a step is committed only after the next
-one has been submitted, so the scheduler may run while the newest token is still a placeholder.
+drive. No torch.
 """
 
 from __future__ import annotations
@@ -10,35 +7,30 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from engine.answer import Answer, Ending, TextStream, Times
-from engine.api.errors import (
-    DuplicateIdError,
-    EngineError,
-    InternalError,
-    OutOfMemoryError,
-    UnknownIdError,
-)
+from engine.answer import Ending, TextStream
+from engine.api.errors import InvalidValueError
 from engine.api.events import (
     FinishReason,
     RequestEvent,
     RequestPaused,
-    RequestPreempted,
     RequestResumed,
-    RequestWaiting,
+    RequestTruncated,
 )
 from engine.api.params import EngineConfig, SamplingParams
 from engine.block_manager import BlockManager
 from engine.block_pool import BlockPool
 from engine.event_log import PoolEventLog
-from engine.flights import Flight, Flights, drop_placeholders
-from engine.limits import ModelLimits, check_prompt_size, describe_failure
+from engine.ledger import RequestLedger
+from engine.limits import ModelLimits, check_prompt_size
 from engine.metrics import EngineMetrics
 from engine.offline import GenerationOutput, generate
 from engine.pins import Pins
-from engine.request import Phase, Request
+from engine.request import Request
 from engine.scheduler import Scheduler
-from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput
+from engine.scheduler_output import Runner
+from engine.step_loop import StepLoop
 
 
 class EngineCore:
@@ -65,16 +57,20 @@ class EngineCore:
         self.metrics = EngineMetrics()
         self.scheduler = Scheduler(self.manager, config, self.metrics)
         self.pins = Pins(self.manager)
-        self.requests: dict[str, Request] = {}
-        self.num_steps = 0
         self._runner = runner
-        self._make_stream = make_stream
         self._clock = clock
-        self._answers: dict[str, Answer] = {}
-        self._flights = Flights()
-        self._events: list[RequestEvent] = []
-        self._lag = config.lag or 0
-        self._nothing_scheduled = False
+        self._ledger = RequestLedger(
+            self.scheduler.queues, runner, limits, self.pins, make_stream, clock
+        )
+        self._loop = StepLoop(
+            self.scheduler,
+            self.manager,
+            self._ledger,
+            runner,
+            self.metrics,
+            config.lag or 0,
+            clock,
+        )
 
     # --- requests ---
 
@@ -104,8 +100,8 @@ class EngineCore:
             PromptTooLongError: no room for an output token within the model's context.
             PromptExceedsPoolError: it could not run even in an empty pool.
         """
-        self._require_new(request_id)
-        check_prompt_size(len(prompt_ids), self.limits, self.manager)
+        self._ledger.require_new(request_id)
+        check_prompt_size(prompt_ids, self.limits, self.manager)
         arrival = self._clock() if arrival_s is None else arrival_s
         request = Request(
             request_id=request_id,
@@ -119,32 +115,16 @@ class EngineCore:
             output_index=output_index,
             sibling=self.requests.get(sibling),
         )
-        self._enrol(request, turn_start, answer_chars)
+        self._ledger.enrol(request, turn_start, answer_chars)
         self.scheduler.add(request)
         return request
-
-    def _enrol(self, request: Request, turn_start: int, answer_chars: int = 0) -> Answer:
-        self.requests[request.request_id] = request
-        answer = Answer(
-            request=request,
-            stream=self._make_stream(request.params.stop),
-            turn_start=turn_start,
-            num_given_tokens=request.num_tokens,
-            num_chars=answer_chars,
-            fingerprint=self.limits.fingerprint,
-            stop_ids=self.limits.eos_token_ids,
-            context_length=self.limits.context_length,
-            times=Times(request.arrival_s),
-        )
-        self._answers[request.request_id] = answer
-        return answer
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request in any phase. False if there is none of this id."""
         request = self.requests.get(request_id)
         if request is None:
             return False
-        self._finish(request, Ending(FinishReason.CANCELLED), "cancel")
+        self._ledger.finish(request, Ending(FinishReason.CANCELLED), "cancel")
         return True
 
     def fork(self, request_id: str, child_id: str, conversation_id: str, seed: int | None) -> None:
@@ -156,9 +136,9 @@ class EngineCore:
             UnknownIdError: there is no such request, or it has just ended.
             DuplicateIdError: the child's id is in use.
         """
-        self._require_new(child_id)
-        self._drain()
-        parent = self._require(request_id)
+        self._ledger.require_new(child_id)
+        self._loop.drain()
+        parent = self._ledger.require(request_id)
         child = Request(
             request_id=child_id,
             conversation_id=conversation_id,
@@ -169,7 +149,7 @@ class EngineCore:
             arrival_s=self._clock(),
             output_index=parent.output_index,
         )
-        self._enrol(child, 0).inherit(self._answers[request_id])
+        self._ledger.enrol(child, 0).inherit(self._ledger.answers[request_id])
         self.scheduler.fork(parent, child)
 
     def pause(self, request_id: str) -> None:
@@ -178,10 +158,10 @@ class EngineCore:
         Raises:
             UnknownIdError: there is no such request.
         """
-        request = self._require(request_id)
+        request = self._ledger.require(request_id)
         self.scheduler.pause(request)
-        self._report_notes()
-        self._events.append(RequestPaused(request_id, request.conversation_id))
+        self._ledger.report_notes()
+        self._ledger.events.append(RequestPaused(request_id, request.conversation_id))
 
     def resume(self, request_id: str) -> None:
         """A paused request goes on.
@@ -189,19 +169,68 @@ class EngineCore:
         Raises:
             UnknownIdError: there is no such request.
         """
-        request = self._require(request_id)
+        request = self._ledger.require(request_id)
         self.scheduler.resume(request)
-        self._events.append(RequestResumed(request_id, request.conversation_id))
+        self._ledger.events.append(RequestResumed(request_id, request.conversation_id))
 
-    def _require(self, request_id: str) -> Request:
-        request = self.requests.get(request_id)
-        if request is None:
-            raise UnknownIdError(f"There is no request {request_id}.", request_id=request_id)
-        return request
+    def truncate(self, request_id: str, num_tokens: int) -> None:
+        """Takes a request back to its first ``num_tokens`` tokens, prompt and output together.
 
-    def _require_new(self, request_id: str) -> None:
-        if request_id in self.requests:
-            raise DuplicateIdError(f"request {request_id} exists already", request_id=request_id)
+        It goes on from there; ``RequestTruncated`` tells what is left of its text.
+
+        Raises:
+            UnknownIdError: there is no such request, or it has just ended.
+            InvalidValueError: fewer tokens than its prompt, or more than it has.
+        """
+        self._loop.drain()
+        request = self._ledger.require(request_id)
+        answer = self._ledger.answers[request_id]
+        if not answer.num_given_tokens <= num_tokens <= request.num_tokens:
+            raise InvalidValueError(
+                f"num_tokens = {num_tokens}: the prompt has {answer.num_given_tokens} tokens, with "
+                f"the answer {request.num_tokens}",
+                num_tokens=num_tokens,
+            )
+        self.scheduler.truncate(request, num_tokens)
+        self._runner.forget(request_id)
+        answer.rewind(self._ledger.make_stream(request))
+        self._ledger.events.append(
+            RequestTruncated(
+                request_id,
+                request.conversation_id,
+                num_tokens=num_tokens,
+                output_tokens=answer.num_output,
+                num_chars=answer.num_chars,
+            )
+        )
+
+    # --- settings ---
+
+    def configure(self, config: EngineConfig) -> None:
+        """Other limits of steps, from the next one on."""
+        self.config = config
+        self.scheduler.configure(config)
+
+    def restart_cache(
+        self, root: bytes, *, prefix_caching: bool, change: Callable[[], None] = lambda: None
+    ) -> None:
+        """Drops every block's KV and computes all requests anew.
+
+        Nothing is lost but time: requests go on where they were, pins hold again once their blocks
+        have been computed.
+
+        Args:
+            root: of the hashes from now on; see ``block_hash.root_hash``.
+            prefix_caching: whether blocks are found again from now on.
+            change: what makes the KV void; called while no step is in flight and no request holds
+                a block.
+        """
+        self._loop.drain()
+        self.pins.lapse()
+        self.scheduler.restart(root, prefix_caching=prefix_caching)
+        self._ledger.report_notes()
+        self.limits = self._ledger.limits = replace(self.limits, root=root)
+        change()
 
     def generate(
         self,
@@ -214,161 +243,32 @@ class EngineCore:
     # --- steps ---
 
     @property
+    def requests(self) -> dict[str, Request]:
+        """Requests that have not ended, by id."""
+        return self._ledger.requests
+
+    @property
+    def num_steps(self) -> int:
+        """Steps submitted so far."""
+        return self._loop.num_steps
+
+    @property
     def has_work(self) -> bool:
-        return self.scheduler.has_work or bool(self._flights)
+        return self.scheduler.has_work or bool(self._loop.flights)
 
     @property
     def is_stuck(self) -> bool:
         """Requests wait, but the last step found nothing to compute and none is in flight."""
-        return self._nothing_scheduled and not self._flights and self.scheduler.has_work
+        return self._loop.is_stuck
 
     def step(self) -> list[RequestEvent]:
         """Runs one step and returns what happened since the last call."""
-        submitted = self._submit()
-        while self._flights and (len(self._flights) > self._lag or not submitted):
-            self._commit(self._flights.popleft())
+        self._loop.step()
         return self.take_events()
-
-    def _drain(self) -> None:
-        """Commits all steps in flight."""
-        while self._flights:
-            self._commit(self._flights.popleft())
 
     def take_events(self) -> list[RequestEvent]:
         """Events that have not been returned yet (a cancellation makes some between two steps)."""
-        events, self._events = self._events, []
-        return events
-
-    def _submit(self) -> bool:
-        output = self.scheduler.schedule()
-        self._report_notes()
-        self._nothing_scheduled = output.num_tokens == 0
-        if self._nothing_scheduled:
-            return False
-        self.num_steps += 1
-        now = self._clock()
-        try:
-            handle = self._runner.submit(output)
-        except Exception as error:
-            # Steps submitted before this one are sound.
-            self._drain()
-            self._fail_step(output, error)
-            return False
-        self._flights.launch(output, handle, now)
-        return True
-
-    def _commit(self, flight: Flight) -> None:
-        output = flight.output
-        try:
-            result = flight.handle.result()
-        except Exception as error:
-            for chunk in output.chunks:
-                self.scheduler.step_committed(chunk.request)
-            self._fail_step(output, error)
-            return
-        now = self._clock()
-        sampling = []
-        self.scheduler.guard.step_succeeded()
-        for chunk in output.chunks:
-            request = chunk.request
-            if request.phase is not Phase.FINISHED:
-                self.manager.commit(request, chunk.start, chunk.num_tokens, output.step)
-                progress = self._answers[request.request_id].computed(chunk, now)
-                if progress is not None:
-                    self._events.append(progress)
-            if chunk.samples:
-                self.scheduler.guard.clear(request)
-                sampling.append(request)
-            self.scheduler.step_committed(request)
-        num_prefill = output.num_tokens - len(output.decodes)
-        self.metrics.record_step(now, now - flight.started_s, len(output.decodes), num_prefill)
-        for request, index, sample in zip(
-            sampling, flight.sample_index, result.samples, strict=True
-        ):
-            if request.phase is not Phase.FINISHED:
-                self._accept(request, index, sample, now)
-
-    def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> None:
-        if sample.error:
-            error = InternalError(sample.error).info()
-            self._finish(request, Ending(FinishReason.ERROR, error=error), "error")
-            return
-        (token_id,) = sample.token_ids
-        request.token_ids[index] = token_id
-        request.tokens_since_admission += 1
-        answer = self._answers[request.request_id]
-        try:
-            self._events.append(answer.accept(token_id, sample.logprobs, now))
-        except EngineError as error:
-            self._finish(request, Ending(FinishReason.ERROR, error=error.info()), "error")
-            return
-        self.metrics.record_output(now, 1)
-        ending = answer.ending(token_id)
-        if ending is not None:
-            self._finish(request, ending, "finish")
-
-    # --- endings ---
-
-    def _finish(self, request: Request, ending: Ending, cause: str) -> None:
-        drop_placeholders(request)
-        answer = self._answers.pop(request.request_id)
-        del self.requests[request.request_id]
-        self._events.append(answer.finish(ending, self._clock()))
-        self.scheduler.finish(request, cause)
-        self._runner.forget(request.request_id)
-
-    def _fail_step(self, output: SchedulerOutput, error: Exception) -> None:
-        """A step broke off: none of its blocks is published, and at most one request ends by it.
-
-        All that were in it are computed again, one at a time, and of those the one that fails alone
-        ends. When memory ran out, steps become smaller first.
-        """
-        requests = self._abandon_flights(output)
-        info = describe_failure(error)
-        smaller = False
-        if info.code == OutOfMemoryError.code:
-            self.pool.drop_cached("out of memory")
-            smaller = self.scheduler.guard.shrink_budget()
-        if len(requests) == 1 and not smaller:
-            self._finish(requests[0], Ending(FinishReason.ERROR, error=info), "error")
-        else:
-            self.scheduler.recompute(requests)
-            self.scheduler.guard.suspect(requests)
-
-    def _abandon_flights(self, output: SchedulerOutput) -> list[Request]:
-        """Takes back every step in flight. Returns the live requests of ``output``."""
-        built_on_it = self._flights.abandon()
-        for request in built_on_it:
-            self.scheduler.step_committed(request)
-        failed = [chunk.request for chunk in output.chunks]
-        for request in (*failed, *built_on_it):
-            drop_placeholders(request)
-        self.scheduler.recompute(built_on_it)
-        return [request for request in failed if request.phase is not Phase.FINISHED]
-
-    def _report_notes(self) -> None:
-        notes = self.scheduler.take_notes()
-        for request in notes.admitted:
-            if request.phase is not Phase.FINISHED:
-                times = self._answers[request.request_id].times
-                times.scheduled = times.scheduled or self._clock()
-        for request, freed, reason in notes.preempted:
-            self._runner.forget(request.request_id)
-            self._events.append(
-                RequestPreempted(request.request_id, request.conversation_id, reason, freed)
-            )
-        for request in notes.waiting_changed:
-            self._events.append(
-                RequestWaiting(
-                    request.request_id,
-                    request.conversation_id,
-                    request.waits_for,
-                    request.blocks_short,
-                    request.waits_on,
-                )
-            )
-        for request in dict.fromkeys(notes.outgrown):
-            self._finish(request, Ending(FinishReason.LENGTH, limit="pool"), "outgrown")
+        return self._ledger.take_events()
 
     # --- looking in ---
 
@@ -376,7 +276,7 @@ class EngineCore:
         """Requests by id, with those that have ended while a step in flight names them."""
         draining = {
             chunk.request.request_id: chunk.request
-            for flight in self._flights
+            for flight in self._loop.flights
             for chunk in flight.output.chunks
         }
         return draining | self.requests

@@ -15,13 +15,12 @@ class FailureGuard:
 
     While there are *suspects* only the first of them computes, so that a request that breaks a step
     alone is known and only that one ends. ``token_budget``: tokens of a step, halved when memory
-    ran out and grown again slowly.
+    ran out, at the least to a block, and grown again slowly.
     """
 
-    def __init__(self, token_budget: int, least_budget: int) -> None:
-        self.token_budget = token_budget
-        self._full_budget = token_budget
-        self._least_budget = min(least_budget, token_budget)
+    def __init__(self, token_budget: int, block_size: int) -> None:
+        self._block_size = block_size
+        self.set_budget(token_budget)
         self._steps_since_shrink = 0
         self._suspects: deque[Request] = deque()
 
@@ -51,6 +50,12 @@ class FailureGuard:
             self._suspects[0].phase is Phase.FINISHED or self._suspects[0].paused
         ):
             self._suspects.popleft()
+
+    def set_budget(self, token_budget: int) -> None:
+        """Another full budget; what has been shrunk since memory ran out may grow up to it."""
+        self._full_budget = token_budget
+        self._least_budget = min(self._block_size, token_budget)
+        self.token_budget = token_budget
 
     def shrink_budget(self) -> bool:
         """Halves the tokens of a step after memory ran out. False if they are at the least."""

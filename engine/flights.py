@@ -48,9 +48,3 @@ class Flights(deque[Flight]):
             requests.extend(chunk.request for chunk in flight.output.chunks)
         self.clear()
         return requests
-
-
-def drop_placeholders(request: Request) -> None:
-    """Takes off what was to be filled by steps that will not be committed."""
-    while request.token_ids[-1] == PLACEHOLDER_TOKEN:
-        request.token_ids.pop()

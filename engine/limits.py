@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.api.errors import (
@@ -14,6 +15,7 @@ from engine.api.errors import (
     unexpected,
 )
 from engine.block_manager import BlockManager
+from engine.block_pool import BlockPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,14 @@ class ModelLimits:
     fingerprint: str = ""
 
 
-def check_prompt_size(num_tokens: int, limits: ModelLimits, manager: BlockManager) -> None:
+def check_prompt_size(token_ids: Sequence[int], limits: ModelLimits, manager: BlockManager) -> None:
     """Refuses a prompt that can never be answered.
 
     Raises:
         PromptTooLongError: no room for an output token within the model's context.
         PromptExceedsPoolError: it could not run even in an empty pool.
     """
-    context, pool = limits.context_length, manager.pool
+    num_tokens, context = len(token_ids), limits.context_length
     if num_tokens == 0:
         raise InternalError("an empty prompt reached the engine")
     if num_tokens >= context:
@@ -43,15 +45,20 @@ def check_prompt_size(num_tokens: int, limits: ModelLimits, manager: BlockManage
             prompt_tokens=num_tokens,
             context_length=context,
         )
-    if not manager.can_ever_fit(num_tokens):
-        usable = (pool.num_blocks - pool.num_pinned) * pool.block_size
-        raise PromptExceedsPoolError(
-            f"The prompt has {num_tokens} tokens, but the cache holds only {usable} "
-            f"({pool.num_blocks} blocks of {pool.block_size}, {pool.num_pinned} pinned).",
-            prompt_tokens=num_tokens,
-            pool_tokens=usable,
-            pinned_blocks=pool.num_pinned,
-        )
+    if not manager.can_ever_fit(token_ids):
+        raise pool_refusal(num_tokens, manager.pool)
+
+
+def pool_refusal(num_tokens: int, pool: BlockPool) -> PromptExceedsPoolError:
+    """Why a prompt of so many tokens can never run in this pool."""
+    usable = (pool.num_blocks - pool.num_pinned) * pool.block_size
+    return PromptExceedsPoolError(
+        f"The prompt has {num_tokens} tokens, but the cache holds only {usable} "
+        f"({pool.num_blocks} blocks of {pool.block_size}, {pool.num_pinned} pinned).",
+        prompt_tokens=num_tokens,
+        pool_tokens=usable,
+        pinned_blocks=pool.num_pinned,
+    )
 
 
 def describe_failure(error: Exception) -> ErrorInfo:

@@ -13,6 +13,8 @@ class Pins:
     def __init__(self, manager: BlockManager) -> None:
         self._manager = manager
         self._blocks: dict[str, list[int]] = {}
+        self._token_ids: dict[str, tuple[int, ...]] = {}
+        self._lapsed: set[str] = set()
 
     def pin(self, conversation_id: str, token_ids: Sequence[int]) -> int:
         """Pins the blocks that hold the longest known prefix of these tokens; replaces earlier
@@ -27,9 +29,29 @@ class Pins:
         # Only now, so that a block of both never falls out of the cache in between.
         self.unpin(conversation_id)
         self._blocks[conversation_id] = found
+        self._token_ids[conversation_id] = tuple(token_ids)
         return len(found)
 
     def unpin(self, conversation_id: str) -> None:
         """Lets the blocks of a conversation go; nothing happens if it has none."""
+        self._lapsed.discard(conversation_id)
+        self._token_ids.pop(conversation_id, None)
         for block_id in reversed(self._blocks.pop(conversation_id, [])):
             self._manager.pool.unpin(block_id, conversation_id)
+
+    def lapse(self) -> None:
+        """Lets all blocks go because their content is void; the wish to have them pinned stays."""
+        wanted = dict(self._token_ids)
+        for conversation_id in wanted:
+            self.unpin(conversation_id)
+        self._token_ids = wanted
+        self._lapsed = set(wanted)
+
+    def renew(self, conversation_id: str) -> None:
+        """Pins again what lapsed, once it has been computed anew; O(1) where nothing lapsed."""
+        if conversation_id not in self._lapsed:
+            return
+        token_ids = self._token_ids[conversation_id]
+        wanted = len(token_ids) // self._manager.block_size
+        if self.pin(conversation_id, token_ids) < wanted:
+            self._lapsed.add(conversation_id)

@@ -78,3 +78,8 @@ class Request:
     @property
     def num_uncomputed_tokens(self) -> int:
         return len(self.token_ids) - self.num_computed_tokens
+
+    def drop_placeholders(self) -> None:
+        """Takes off what was to be filled by steps that will not be committed."""
+        while self.token_ids[-1] == PLACEHOLDER_TOKEN:
+            self.token_ids.pop()

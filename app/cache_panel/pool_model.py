@@ -46,7 +46,7 @@ class PoolModel:
         self.step = snapshot.step
         self.state: Array = np.frombuffer(pool.state, "u1").copy()
         self.ref_count: Array = np.frombuffer(pool.ref_count, "<u2").astype(np.uint16)
-        self.pins: Array = np.frombuffer(pool.pins, "u1").copy()
+        self.pins: Array = np.frombuffer(pool.pins, "u2").copy()
         self.owner: Array = np.frombuffer(pool.owner, "<i4").astype(np.int32)
         self.fill: Array = np.frombuffer(pool.fill, "<u2").astype(np.uint16)
         self.last_step: Array = np.frombuffer(pool.last_step, "<i4").astype(np.int32)

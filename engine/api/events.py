@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.api.errors import ErrorInfo
-from engine.api.params import SamplingParams, TurnTokens
+from engine.api.params import ContextCut, SamplingParams, TurnTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class RequestQueued(RequestEvent):
 
     ``prompt_tokens``: its length. ``reencoded_tokens``: tokens of earlier turns that had to be
     encoded again because the model or the template changed them. ``waits_for`` and ``blocks_short``
-    explain.
+    explain. ``cut``: messages that the model does not read.
     """
 
     prompt_tokens: int
@@ -132,6 +132,7 @@ class RequestQueued(RequestEvent):
     params: SamplingParams
     waits_for: WaitReason = WaitReason.NONE
     blocks_short: int = 0
+    cut: ContextCut = ContextCut()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,19 @@ class RequestPaused(RequestEvent):
 @dataclass(frozen=True, slots=True)
 class RequestResumed(RequestEvent):
     """The request goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTruncated(RequestEvent):
+    """The request was taken back to its first ``num_tokens`` tokens and goes on from there.
+
+    ``output_tokens`` of them are output. The answer's text is now its first ``num_chars``
+    characters; what comes next is appended to those.
+    """
+
+    num_tokens: int
+    output_tokens: int
+    num_chars: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +363,10 @@ class TokensCounted(Reply):
 
 @dataclass(frozen=True, slots=True)
 class ForecastReady(Reply):
+    """``cut``: messages that would be dropped. ``recomputed_tokens``: tokens of earlier turns that
+    are not in the cache.
+    """
+
     prompt_tokens: int
     cached_tokens: int
     blocks_needed: int
@@ -357,6 +375,8 @@ class ForecastReady(Reply):
     blocks_short: int
     context_length: int
     evicted_conversation_ids: tuple[str, ...] = ()
+    cut: ContextCut = ContextCut()
+    recomputed_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

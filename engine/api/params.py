@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from engine.api.errors import InvalidValueError
 
 UINT64_MAX = 2**64 - 1
+MAX_RUNNING_REQUESTS = 16_384
+"""A block counts its references with 16 bits."""
 
 
 def _require(ok: bool, name: str, value: object, rule: str) -> None:
@@ -129,10 +132,10 @@ class EngineConfig:
             _require(value is None or value >= 1, name, value, "1 or more, or None")
         _require(self.token_budget >= 1, "token_budget", self.token_budget, "1 or more")
         _require(
-            self.max_running_requests >= 1,
+            1 <= self.max_running_requests <= MAX_RUNNING_REQUESTS,
             "max_running_requests",
             self.max_running_requests,
-            "1 or more",
+            f"1 to {MAX_RUNNING_REQUESTS}",
         )
         _require(
             0.0 < self.gpu_memory_utilization <= 1.0,
@@ -202,3 +205,44 @@ class ChatMessage:
     role: str
     content: str
     turn: TurnTokens | None = field(default=None, repr=False)
+
+
+class OverflowPolicy(StrEnum):
+    """What happens to a conversation whose prompt no longer fits.
+
+    ``STOP``: it is refused. ``DROP_OLDEST``: the model no longer reads the oldest messages.
+    """
+
+    STOP = "stop"
+    DROP_OLDEST = "drop_oldest"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPolicy:
+    """How a conversation meets the model's context limit.
+
+    ``num_dropped``, with DROP_OLDEST only: the cut that is in force, as the conversation's last
+    ``ContextCut.num_messages`` reported it. Kept from turn to turn, so that the cache is hit.
+
+    Raises:
+        InvalidValueError: a negative number.
+    """
+
+    overflow: OverflowPolicy = OverflowPolicy.STOP
+    num_dropped: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.num_dropped >= 0, "num_dropped", self.num_dropped, "0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCut:
+    """What a prompt leaves out of its conversation.
+
+    ``num_messages``: the oldest messages, not counting the leading system message. ``new_messages``
+    of them, ``new_tokens`` tokens, were still read in the turn before.
+    """
+
+    num_messages: int = 0
+    new_messages: int = 0
+    new_tokens: int = 0

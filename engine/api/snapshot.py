@@ -12,7 +12,7 @@ FREE, CACHED, USED = 0, 1, 2
 class PoolColumns:
     """One entry a block, index = block_id. Little-endian bytes for ``numpy.frombuffer``.
 
-    ``state`` u1 (FREE, CACHED, USED) · ``ref_count`` u2 · ``pins`` u1 · ``owner`` i4, an index into
+    ``state`` u1 (FREE, CACHED, USED) · ``ref_count`` u2 · ``pins`` u2 · ``owner`` i4, an index into
     ``Snapshot.owners`` or -1 · ``fill`` u2, tokens computed · ``last_step`` i4, the step that wrote
     the block last or -1 · ``block_hash`` 8 bytes, all zero for none.
     """

@@ -265,7 +265,7 @@ def test_columns_of_a_snapshot_are_read_little_endian() -> None:
     columns = PoolColumns(
         state=bytes([0, 2]),
         ref_count=bytes([0, 0, 2, 1]),
-        pins=bytes([0, 1]),
+        pins=bytes([0, 0, 1, 0]),
         owner=bytes([255, 255, 255, 255, 1, 0, 0, 0]),
         fill=bytes([0, 0, 16, 0]),
         last_step=bytes([255, 255, 255, 255, 0, 1, 0, 0]),

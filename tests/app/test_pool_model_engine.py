@@ -54,7 +54,7 @@ class Talk:
         prefix = [1] * self.random.choice([0, 20, 40])
         own = [self.random.randrange(2, 900) for _ in range(self.random.randint(1, 30))]
         prompt = prefix + own
-        if self.engine.core.manager.can_ever_fit(len(prompt)):
+        if self.engine.core.manager.can_ever_fit(prompt):
             self.engine.add(f"r{self.names}", prompt, max_tokens=self.random.randint(1, 40))
 
     def follow(self) -> None:

@@ -103,8 +103,8 @@ def test_reserve_counts_as_missing():
 
 def test_prompt_that_can_never_fit():
     blocks = manager(3, 2)
-    assert blocks.can_ever_fit(5)
-    assert not blocks.can_ever_fit(6)
+    assert blocks.can_ever_fit([7] * 5)
+    assert not blocks.can_ever_fit([7] * 6)
 
 
 def test_pinned_blocks_are_not_room():
@@ -112,8 +112,17 @@ def test_pinned_blocks_are_not_room():
     first = admit(blocks, request("a", [1, 2, 3]))
     compute(blocks, first)
     blocks.pool.pin(0, "c")
-    assert blocks.can_ever_fit(3)
-    assert not blocks.can_ever_fit(4)
+    assert blocks.can_ever_fit([7] * 3)
+    assert not blocks.can_ever_fit([7] * 4)
+
+
+def test_pinned_beginning_of_the_prompt_serves_it():
+    blocks = manager(3, 2)
+    first = admit(blocks, request("a", [1, 2, 3]))
+    compute(blocks, first)
+    blocks.pool.pin(0, "c")
+    assert blocks.can_ever_fit([1, 2, 3, 4, 5])
+    assert not blocks.can_ever_fit([1, 2, 3, 4, 5, 6])
 
 
 def test_growing_takes_a_block_only_when_the_last_is_full():

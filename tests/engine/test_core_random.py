@@ -38,7 +38,7 @@ class Storm:
         fresh = [self.random.randrange(900) for _ in range(self.random.randint(1, 25))]
         ids = history[:cut] + fresh
         wanted = self.random.randint(1, 30)
-        if not self.engine.core.manager.can_ever_fit(len(ids)):
+        if not self.engine.core.manager.can_ever_fit(ids):
             return
         self.engine.add(name, ids, max_tokens=wanted)
         self.prompts[name] = (ids, wanted)

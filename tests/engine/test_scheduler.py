@@ -162,7 +162,7 @@ def test_latest_admitted_is_preempted_and_goes_to_the_front():
     assert chunks(run_step(sched)) == [("a", 16, 1, True)]
     assert second.phase is Phase.PREEMPTED
     assert [req.request_id for req in sched.waiting] == ["b", "c"]
-    assert sched.take_notes().preempted == [(second, 2, "pool full")]
+    assert sched.queues.take_notes().preempted == [(second, 2, "pool full")]
 
 
 def test_focused_request_is_not_preempted():
@@ -194,7 +194,7 @@ def test_lone_request_that_outgrows_the_pool_is_reported():
     run_step(sched)
     run_step(sched)
     assert chunks(run_step(sched)) == []
-    assert sched.take_notes().outgrown == [lone]
+    assert sched.queues.take_notes().outgrown == [lone]
 
 
 def test_decode_time_budget_bounds_the_chunk():

@@ -333,7 +333,7 @@ class FakeEngine(QueueClient):
         pool = PoolColumns(
             state=bytes(USED if count else FREE for count in counts),
             ref_count=counts.tobytes(),
-            pins=bytes(NUM_BLOCKS),
+            pins=bytes(2 * NUM_BLOCKS),
             owner=owner_column.tobytes(),
             fill=array("H", [BLOCK_SIZE if count else 0 for count in counts]).tobytes(),
             last_step=array("i", [self._step if count else -1 for count in counts]).tobytes(),

@@ -1,0 +1,168 @@
+"""``schedule() -> submit() -> commit()``, one step after another, and what a broken step costs.
+No torch.
+
+With lag 1 a step is committed only after the next one has been submitted, so the scheduler may run
+while the newest token is still a placeholder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.api.errors import EngineError, InternalError, OutOfMemoryError
+from engine.block_manager import BlockManager
+from engine.flights import Flight, Flights
+from engine.ledger import RequestLedger
+from engine.limits import describe_failure
+from engine.metrics import EngineMetrics
+from engine.request import Phase, Request
+from engine.scheduler import Scheduler
+from engine.scheduler_output import Runner, SampledTokens, SchedulerOutput
+
+_STEP_FAILED = "a step failed"
+
+
+class StepLoop:
+    """Runs steps and hands their results to the requests.
+
+    ``lag``: how many steps may be in flight when the next one is submitted.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        manager: BlockManager,
+        ledger: RequestLedger,
+        runner: Runner,
+        metrics: EngineMetrics,
+        lag: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.flights = Flights()
+        self.num_steps = 0
+        self._nothing_scheduled = False
+        self._scheduler = scheduler
+        self._manager = manager
+        self._ledger = ledger
+        self._runner = runner
+        self._metrics = metrics
+        self._lag = lag
+        self._clock = clock
+
+    @property
+    def is_stuck(self) -> bool:
+        """Requests wait, but the last step found nothing to compute and none is in flight."""
+        return self._nothing_scheduled and not self.flights and self._scheduler.has_work
+
+    def step(self) -> None:
+        """Submits a step and commits those that are older than the lag, or all if there is none to
+        submit.
+        """
+        submitted = self._submit()
+        while self.flights and (len(self.flights) > self._lag or not submitted):
+            self._commit(self.flights.popleft())
+
+    def drain(self) -> None:
+        """Commits all steps in flight."""
+        while self.flights:
+            self._commit(self.flights.popleft())
+
+    def _submit(self) -> bool:
+        output = self._scheduler.schedule()
+        self._ledger.report_notes()
+        self._nothing_scheduled = output.num_tokens == 0
+        if self._nothing_scheduled:
+            return False
+        self.num_steps += 1
+        now = self._clock()
+        try:
+            handle = self._runner.submit(output)
+        except Exception as error:
+            # Steps submitted before this one are sound.
+            self.drain()
+            self._fail_step(output, error)
+            return False
+        self.flights.launch(output, handle, now)
+        return True
+
+    def _commit(self, flight: Flight) -> None:
+        output = flight.output
+        try:
+            result = flight.handle.result()
+        except Exception as error:
+            for chunk in output.chunks:
+                self._scheduler.queues.step_committed(chunk.request)
+            self._fail_step(output, error)
+            return
+        now = self._clock()
+        sampling = []
+        guard = self._scheduler.guard
+        guard.step_succeeded()
+        for chunk in output.chunks:
+            request = chunk.request
+            if request.phase is not Phase.FINISHED:
+                self._manager.commit(request, chunk.start, chunk.num_tokens, output.step)
+                progress = self._ledger.answers[request.request_id].computed(chunk, now)
+                if progress is not None:
+                    self._ledger.events.append(progress)
+            if chunk.samples:
+                guard.clear(request)
+                sampling.append(request)
+            self._scheduler.queues.step_committed(request)
+        num_prefill = output.num_tokens - len(output.decodes)
+        self._metrics.record_step(now, now - flight.started_s, len(output.decodes), num_prefill)
+        for request, index, sample in zip(
+            sampling, flight.sample_index, result.samples, strict=True
+        ):
+            if request.phase is not Phase.FINISHED:
+                self._accept(request, index, sample, now)
+
+    def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> None:
+        if sample.error:
+            self._ledger.fail(request, InternalError(sample.error).info())
+            return
+        (token_id,) = sample.token_ids
+        request.token_ids[index] = token_id
+        request.tokens_since_admission += 1
+        answer = self._ledger.answers[request.request_id]
+        try:
+            self._ledger.events.append(answer.accept(token_id, sample.logprobs, now))
+        except EngineError as error:
+            self._ledger.fail(request, error.info())
+            return
+        self._metrics.record_output(now, 1)
+        ending = answer.ending(token_id)
+        if ending is not None:
+            self._ledger.finish(request, ending, "finish")
+
+    # --- failures ---
+
+    def _fail_step(self, output: SchedulerOutput, error: Exception) -> None:
+        """A step broke off: none of its blocks is published, and at most one request ends by it.
+
+        All that were in it are computed again, one at a time, and of those the one that fails alone
+        ends. When memory ran out, steps become smaller first.
+        """
+        requests = self._abandon_flights(output)
+        info = describe_failure(error)
+        guard = self._scheduler.guard
+        smaller = False
+        if info.code == OutOfMemoryError.code:
+            self._manager.pool.drop_cached("out of memory")
+            smaller = guard.shrink_budget()
+        if len(requests) == 1 and not smaller:
+            self._ledger.fail(requests[0], info)
+        else:
+            self._scheduler.recompute(requests, _STEP_FAILED)
+            guard.suspect(requests)
+
+    def _abandon_flights(self, output: SchedulerOutput) -> list[Request]:
+        """Takes back every step in flight. Returns the live requests of ``output``."""
+        built_on_it = self.flights.abandon()
+        for request in built_on_it:
+            self._scheduler.queues.step_committed(request)
+        failed = [chunk.request for chunk in output.chunks]
+        for request in (*failed, *built_on_it):
+            request.drop_placeholders()
+        self._scheduler.recompute(built_on_it, _STEP_FAILED)
+        return [request for request in failed if request.phase is not Phase.FINISHED]
