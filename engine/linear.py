@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from kernels.reference.gelu_and_mul import gelu_and_mul
 from kernels.reference.silu_and_mul import silu_and_mul
+
+_GATES: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {"silu": silu_and_mul, "gelu_tanh": gelu_and_mul}
+)
 
 
 class Linear(Protocol):
@@ -77,14 +84,16 @@ class PackedLinear:
 
 
 class GatedLinear:
-    """``silu(x w_gateᵀ) · (x w_upᵀ)`` with both weights in one product.
+    """``activation(x w_gateᵀ) · (x w_upᵀ)`` with both weights in one product.
 
     Args:
         gate_up: ``Linear`` of the two weights stacked, gate first.
+        activation: ``silu`` or ``gelu_tanh``.
     """
 
-    def __init__(self, gate_up: Linear) -> None:
+    def __init__(self, gate_up: Linear, activation: str = "silu") -> None:
         self._gate_up = gate_up
+        self._gate = _GATES[activation]
 
     @property
     def nbytes(self) -> int:
@@ -92,7 +101,7 @@ class GatedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """``[tokens, intermediate]``."""
-        return silu_and_mul(self._gate_up(x))
+        return self._gate(self._gate_up(x))
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:

@@ -9,8 +9,20 @@ from dataclasses import dataclass
 class ModelConfig:
     """What the decoder needs to know. Sizes in elements, lengths in tokens.
 
-    ``architecture`` is the Hugging Face class name (``LlamaForCausalLM``). ``sliding_window`` None
-    means full attention in every layer. ``rope_scaling`` holds config.json's own entries.
+    ``architecture`` is the Hugging Face class name (``LlamaForCausalLM``). ``rope_scaling`` holds
+    config.json's own entries. Where families differ:
+
+    - ``qkv_bias``, ``output_bias``, ``mlp_bias``: which products add a bias.
+    - ``qk_norm``: queries and keys are normalised by head before they are rotated.
+    - ``layer_windows``: how many tokens each layer sees, its own included; 0 means all of them.
+      Empty: every layer sees all.
+    - ``local_rope_theta``: base of the rotation, unscaled, in the layers with a window; None: all
+      layers rotate alike.
+    - ``activation``: of the gate, ``silu`` or ``gelu_tanh``.
+    - ``norm_offset``: added to the stored weights of all norms.
+    - ``post_norms``: what attention and feed-forward add to the residual is normalised first.
+    - ``embedding_scale``: factor on the embeddings, not on the output layer tied to them.
+    - ``query_scale``: the scores are divided by its root; None: by that of ``head_dim``.
     """
 
     architecture: str
@@ -28,10 +40,29 @@ class ModelConfig:
     tie_word_embeddings: bool
     rope_scaling: tuple[tuple[str, float | int | str], ...] = ()
     qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
     qk_norm: bool = False
-    sliding_window: int | None = None
+    layer_windows: tuple[int, ...] = ()
+    local_rope_theta: float | None = None
+    activation: str = "silu"
+    norm_offset: float = 0.0
+    post_norms: bool = False
+    embedding_scale: float = 1.0
+    query_scale: float | None = None
     eos_token_ids: tuple[int, ...] = ()
     bos_token_id: int | None = None
+
+    @property
+    def attention_scale(self) -> float:
+        """Factor on the scores."""
+        scale: float = (self.query_scale or self.head_dim) ** -0.5
+        return scale
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """``layer_windows`` with an entry for every layer."""
+        return self.layer_windows or (0,) * self.num_layers
 
     def kv_bytes_per_token(self, element_bytes: int) -> int:
         """Bytes of K and V of one token over all layers."""

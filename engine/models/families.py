@@ -1,49 +1,104 @@
-"""Model families: which architectures the decoder runs, and what their weights are called."""
+"""Model families: which architectures the decoder runs, how they differ, and what their weights are
+called. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from engine.api.errors import UnsupportedModelError
 from engine.models.config import ModelConfig
 
+ACTIVATIONS = ("silu", "gelu_tanh")
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")
+
+EVERY_LAYER, UPPER_LAYERS, FIVE_OF_SIX = "every layer", "upper layers", "five of six"
+"""Which layers have a window where config.json does not list them: all; those from
+``max_window_layers`` on if ``use_sliding_window``; all but each sixth."""
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Names of one family's weights in Hugging Face's spelling; ``{}`` is the layer's index.
+    """What a family adds to the plain decoder, and the names of its weights.
 
-    ``qkv`` and ``gate_up`` list the parts that are stacked into one product. The biases are there
-    where ``ModelConfig.qkv_bias`` says so; ``output_bias`` is empty in a family that has none.
+    Differences: ``qkv_bias``, ``output_bias``, ``mlp_bias`` are yes, no or the entry of config.json
+    that says so. ``windows`` is empty in a family without sliding windows. ``local_rope_theta``:
+    the usual base in layers with a window, 0 where all layers rotate alike. ``defaults``: what an
+    absent entry of config.json means, where that is not the same in all families.
+    ``ignored_entries`` have no effect in this one. The others are as in ``ModelConfig``.
+
+    Names are in Hugging Face's spelling; ``{}`` is the layer's index. ``qkv`` and ``gate_up`` list
+    the parts that are stacked into one product.
     """
 
-    embedding: str = "model.embed_tokens.weight"
-    final_norm: str = "model.norm.weight"
-    lm_head: str = "lm_head.weight"
-    attention_norm: str = "model.layers.{}.input_layernorm.weight"
+    qkv_bias: bool | str = False
+    output_bias: bool | str = False
+    mlp_bias: bool | str = False
+    qk_norm: bool = False
+    windows: str = ""
+    local_rope_theta: float = 0.0
+    activation_key: str = "hidden_act"
+    norm_offset: float = 0.0
+    post_norms: bool = False
+    scaled_embeddings: bool = False
+    defaults: tuple[tuple[str, Any], ...] = ()
+    ignored_entries: tuple[str, ...] = ()
+
+    embedding: str = "model.embed_tokens"
+    final_norm: str = "model.norm"
+    lm_head: str = "lm_head"
+    attention_norm: str = "model.layers.{}.input_layernorm"
     qkv: tuple[str, ...] = (
-        "model.layers.{}.self_attn.q_proj.weight",
-        "model.layers.{}.self_attn.k_proj.weight",
-        "model.layers.{}.self_attn.v_proj.weight",
+        "model.layers.{}.self_attn.q_proj",
+        "model.layers.{}.self_attn.k_proj",
+        "model.layers.{}.self_attn.v_proj",
     )
-    qkv_bias: tuple[str, ...] = (
-        "model.layers.{}.self_attn.q_proj.bias",
-        "model.layers.{}.self_attn.k_proj.bias",
-        "model.layers.{}.self_attn.v_proj.bias",
-    )
-    output: str = "model.layers.{}.self_attn.o_proj.weight"
-    output_bias: str = "model.layers.{}.self_attn.o_proj.bias"
-    mlp_norm: str = "model.layers.{}.post_attention_layernorm.weight"
+    query_norm: str = "model.layers.{}.self_attn.q_norm"
+    key_norm: str = "model.layers.{}.self_attn.k_norm"
+    output: str = "model.layers.{}.self_attn.o_proj"
+    attention_post_norm: str = ""
+    mlp_norm: str = "model.layers.{}.post_attention_layernorm"
     gate_up: tuple[str, ...] = (
-        "model.layers.{}.mlp.gate_proj.weight",
-        "model.layers.{}.mlp.up_proj.weight",
+        "model.layers.{}.mlp.gate_proj",
+        "model.layers.{}.mlp.up_proj",
     )
-    down: str = "model.layers.{}.mlp.down_proj.weight"
+    down: str = "model.layers.{}.mlp.down_proj"
+    mlp_post_norm: str = ""
     ignored_suffixes: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType({"LlamaForCausalLM": Family()})
+_QWEN_DEFAULTS = (
+    ("num_key_value_heads", 32),
+    ("sliding_window", 4096),
+    ("max_window_layers", 28),
+)
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "LlamaForCausalLM": Family(
+            qkv_bias="attention_bias", output_bias="attention_bias", mlp_bias="mlp_bias"
+        ),
+        "MistralForCausalLM": Family(
+            windows=EVERY_LAYER,
+            defaults=(("sliding_window", 4096), ("num_key_value_heads", 8)),
+        ),
+        "Qwen2ForCausalLM": Family(
+            qkv_bias=True,
+            windows=UPPER_LAYERS,
+            defaults=_QWEN_DEFAULTS,
+            ignored_entries=("attention_bias",),
+        ),
+        "Qwen3ForCausalLM": Family(
+            qkv_bias="attention_bias",
+            output_bias="attention_bias",
+            qk_norm=True,
+            windows=UPPER_LAYERS,
+            defaults=(*_QWEN_DEFAULTS, ("head_dim", 128)),
+        ),
+    }
+)
 
 
 def family_of(config: ModelConfig) -> Family:
@@ -56,19 +111,19 @@ def family_of(config: ModelConfig) -> Family:
     if family is None:
         raise UnsupportedModelError(
             f"The architecture {config.architecture!r} is not supported; "
-            f"supported: {', '.join(sorted(FAMILIES))}.",
+            f"supported: {', '.join(FAMILIES)}.",
             architecture=config.architecture,
         )
-    rope_kind = str(dict(config.rope_scaling).get("rope_type", "default"))
-    features = {
-        "rope_scaling": config.rope_scaling and rope_kind != "default",
-        "qk_norm": config.qk_norm,
-        "sliding_window": config.sliding_window is not None,
-    }
-    for feature, present in features.items():
-        if present:
+    rope_type = str(dict(config.rope_scaling).get("rope_type", "default"))
+    for feature, value, known in (
+        ("rope_type", rope_type, ROPE_TYPES),
+        ("activation", config.activation, ACTIVATIONS),
+        ("sliding_window", str(any(config.layer_windows)), ("False",)),
+    ):
+        if value not in known:
             raise UnsupportedModelError(
-                f"{config.name}: {feature} is not supported for {config.architecture}.",
+                f"{config.name}: the {feature} {value} is not supported; known: "
+                f"{', '.join(known)}.",
                 architecture=config.architecture,
                 feature=feature,
             )

@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from engine.api.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
 from engine.models.config import ModelConfig
+from engine.models.families import FAMILIES, Family
+from engine.models.hf_refusals import require_known, unsupported
+from engine.models.hf_rope import read_rope
+from engine.models.hf_windows import read_windows
 
-SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM")
-SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
+_ACTIVATIONS: Mapping[str, str] = MappingProxyType(
+    {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+)
+_BIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "attention_bias": "biases in its attention",
+        "mlp_bias": "biases in its feed-forward layers",
+    }
+)
 _MAX_LAYERS = 1024
 _MAX_SIZE = 1 << 24
 
@@ -61,49 +73,88 @@ def config_from_hf(
         ModelFileError: an entry is missing or out of range.
         UnsupportedModelError: an architecture or variant that we do not know.
     """
-    architecture = _known_architecture(values)
-    _require_plain(values)
+    architecture, family = _known_family(values)
+    values = {**dict(family.defaults), **values}
+    require_known(values, {key: what for key, what in _BIASES.items() if key not in _read(family)})
     heads = _size(values, "num_attention_heads")
     kv_heads = _size(values, "num_key_value_heads", heads)
     hidden = _size(values, "hidden_size")
-    if heads % kv_heads or hidden < heads:
+    num_layers = _size(values, "num_hidden_layers", limit=_MAX_LAYERS)
+    head_dim = _size(values, "head_dim", hidden // heads or 1)
+    if heads % kv_heads or hidden < heads or head_dim % 2:
         raise ModelFileError(
-            f"config.json gives {heads} heads, {kv_heads} key-value heads, width {hidden}: "
-            "these do not fit together.",
+            f"config.json gives {heads} heads of {head_dim}, {kv_heads} key-value heads, width "
+            f"{hidden}: these do not fit together.",
             heads=heads,
             kv_heads=kv_heads,
         )
-    theta, scaling = _rope(values)
+    theta, scaling, local_theta = read_rope(values, family)
     return ModelConfig(
         architecture=architecture,
         name=str(values.get("name") or values.get("_name_or_path") or default_name),
         vocab_size=_size(values, "vocab_size"),
         hidden_size=hidden,
         intermediate_size=_size(values, "intermediate_size"),
-        num_layers=_size(values, "num_hidden_layers", limit=_MAX_LAYERS),
+        num_layers=num_layers,
         num_heads=heads,
         num_kv_heads=kv_heads,
-        head_dim=_size(values, "head_dim", hidden // heads),
+        head_dim=head_dim,
         context_length=_size(values, "max_position_embeddings"),
         rms_norm_eps=_real(values, "rms_norm_eps", 1e-6),
         rope_theta=theta,
         tie_word_embeddings=bool(values.get("tie_word_embeddings", False)),
         rope_scaling=scaling,
+        qkv_bias=_flag(family.qkv_bias, values),
+        output_bias=_flag(family.output_bias, values),
+        mlp_bias=_flag(family.mlp_bias, values),
+        qk_norm=family.qk_norm,
+        layer_windows=read_windows(values, family, num_layers),
+        local_rope_theta=local_theta,
+        activation=_activation(values, family),
+        norm_offset=family.norm_offset,
+        post_norms=family.post_norms,
+        embedding_scale=hidden**0.5 if family.scaled_embeddings else 1.0,
+        query_scale=_query_scale(values, family),
         eos_token_ids=token_ids(values, generation or {}),
         bos_token_id=min(token_ids(values, key="bos_token_id"), default=None),
     )
 
 
-def _known_architecture(values: Mapping[str, Any]) -> str:
+def _known_family(values: Mapping[str, Any]) -> tuple[str, Family]:
     names = values.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
-    if architecture not in SUPPORTED_ARCHITECTURES:
+    if architecture not in FAMILIES:
         raise UnsupportedModelError(
             f"The model's architecture is {architecture or 'not named'}; "
-            f"known: {', '.join(SUPPORTED_ARCHITECTURES)}.",
+            f"known: {', '.join(FAMILIES)}.",
             architecture=architecture,
         )
-    return architecture
+    return architecture, FAMILIES[architecture]
+
+
+def _read(family: Family) -> tuple[bool | str, ...]:
+    """Entries about biases that have their effect, or none, in this family."""
+    return (family.qkv_bias, family.output_bias, family.mlp_bias, *family.ignored_entries)
+
+
+def _flag(given: bool | str, values: Mapping[str, Any]) -> bool:
+    return bool(values.get(given, False)) if isinstance(given, str) else given
+
+
+def _activation(values: Mapping[str, Any], family: Family) -> str:
+    name = values.get(family.activation_key, "silu")
+    if name not in _ACTIVATIONS:
+        raise unsupported(f"the activation {name}", family.activation_key)
+    return _ACTIVATIONS[name]
+
+
+def _query_scale(values: Mapping[str, Any], family: Family) -> float | None:
+    key = "query_pre_attn_scalar"
+    if key in dict(family.defaults):
+        return _real(values, key, 1.0)
+    if values.get(key) is not None:
+        raise unsupported("another factor on attention scores", key)
+    return None
 
 
 def token_ids(*sources: Mapping[str, Any], key: str = "eos_token_id") -> tuple[int, ...]:
@@ -132,40 +183,3 @@ def _real(values: Mapping[str, Any], key: str, default: float) -> float:
     if not isinstance(value, int | float) or not value > 0.0:
         raise ModelFileError(f"config.json gives {key} = {value!r}; a number above 0 makes sense.")
     return float(value)
-
-
-def _require_plain(values: Mapping[str, Any]) -> None:
-    """Refuses variants whose numbers would come out wrong."""
-    activation = values.get("hidden_act", "silu")
-    variants = {
-        f"the activation {activation}": activation not in ("silu", "swish"),
-        "biases in its attention": bool(values.get("attention_bias")),
-        "biases in its feed-forward layers": bool(values.get("mlp_bias")),
-        "sliding-window attention": values.get("sliding_window") is not None,
-        "quantised weights": values.get("quantization_config") is not None,
-    }
-    for variant, present in variants.items():
-        if present:
-            raise UnsupportedModelError(
-                f"The model uses {variant}, which is not supported yet.", variant=variant
-            )
-
-
-def _rope(values: Mapping[str, Any]) -> tuple[float, tuple[tuple[str, float | int | str], ...]]:
-    """Base and scaling. Newer files keep both in rope_parameters, older ones apart."""
-    parameters = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    if not isinstance(parameters, dict):
-        raise ModelFileError(f"config.json gives {parameters!r} for the rotary embedding.")
-    theta = _real({**values, **parameters}, "rope_theta", 10000.0)
-    parameters = {key: value for key, value in parameters.items() if key != "rope_theta"}
-    kind = parameters.pop("rope_type", None) or parameters.pop("type", None) or "default"
-    parameters.pop("type", None)
-    if kind not in SUPPORTED_ROPE_TYPES:
-        raise UnsupportedModelError(
-            f"The model scales its rotary embedding as {kind}; "
-            f"known: {', '.join(SUPPORTED_ROPE_TYPES)}.",
-            rope_type=str(kind),
-        )
-    if kind == "default":
-        return theta, ()
-    return theta, (("rope_type", kind), *sorted(parameters.items()))

@@ -8,14 +8,14 @@ from torch import Tensor
 _SMALL = 1 << 15
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """``x · weight / sqrt(mean(x²) + eps)`` over the last dimension (Zhang and Sennrich, 2019).
 
     Computed in float32 at least.
 
     Args:
         x: ``[..., hidden]``.
-        weight: ``[hidden]``.
+        weight: ``[hidden]``; None: all are 1.
         eps: added to the mean square.
     """
     if x.device.type == "cpu" and x.itemsize == 2 and x.numel() <= _SMALL:
@@ -24,5 +24,17 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         # for one token of 576). float32 keeps the plain formula, whose rounding is transformers'.
         size = x.shape[-1]
         mirrored = torch.cat((x, -x), -1)
-        return torch.layer_norm(mirrored, (2 * size,), eps=eps)[..., :size] * weight
-    return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
+        normed = torch.layer_norm(mirrored, (2 * size,), eps=eps)[..., :size]
+        return normed if weight is None else normed * weight
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
+
+
+def head_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """``rms_norm`` of each head by itself, with weights of its own.
+
+    Args:
+        x: ``[tokens, heads, head_dim]``.
+        weight: ``[heads, head_dim]``.
+        eps: added to the mean square.
+    """
+    return rms_norm(x, None, eps) * weight

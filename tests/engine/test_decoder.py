@@ -63,9 +63,8 @@ def test_unknown_weight_is_named() -> None:
     ("change", "named"),
     [
         ({"architecture": "MambaForCausalLM"}, "MambaForCausalLM"),
-        ({"qk_norm": True}, "qk_norm"),
-        ({"sliding_window": 128}, "sliding_window"),
-        ({"rope_scaling": (("rope_type", "yarn"), ("factor", 4.0))}, "rope_scaling"),
+        ({"rope_scaling": (("rope_type", "longrope"), ("factor", 4.0))}, "rope_type longrope"),
+        ({"activation": "relu"}, "activation relu"),
     ],
 )
 def test_unsupported_models_are_refused_before_reading(change: dict[str, Any], named: str) -> None:

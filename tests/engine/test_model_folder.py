@@ -156,10 +156,10 @@ def test_config_defaults_are_those_of_the_format() -> None:
 
 
 def test_both_spellings_of_rope_scaling_mean_the_same() -> None:
-    scaling = {"factor": 8.0, "low_freq_factor": 1.0}
+    scaling = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0}
     old = {"rope_theta": 5e5, "rope_scaling": {"type": "llama3", **scaling}}
     new = {"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", **scaling}}
-    expected = (("rope_type", "llama3"), ("factor", 8.0), ("low_freq_factor", 1.0))
+    expected = (("rope_type", "llama3"), *scaling.items())
     for extra in (old, new):
         config = config_from_hf({**LLAMA, **extra})
         assert (config.rope_theta, config.rope_scaling) == (5e5, expected)
@@ -171,11 +171,9 @@ def test_both_spellings_of_rope_scaling_mean_the_same() -> None:
         ({"architectures": ["GPT2LMHeadModel"]}, "GPT2LMHeadModel; known: LlamaForCausalLM"),
         ({"architectures": None}, "not named"),
         ({"hidden_act": "gelu"}, "activation gelu"),
-        ({"attention_bias": True}, "biases in its attention"),
-        ({"mlp_bias": True}, "biases in its feed-forward"),
         ({"sliding_window": 4096}, "sliding-window"),
         ({"quantization_config": {}}, "quantised weights"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "yarn; known: default"),
+        ({"rope_scaling": {"rope_type": "longrope"}}, "longrope; known: default"),
     ],
 )
 def test_what_would_come_out_wrong_is_refused(extra: dict[str, Any], named: str) -> None:

@@ -13,6 +13,7 @@ import torch
 from engine.model_runner import ModelRunner, build_runner
 from engine.request import Request
 from tests.helpers.paged import dense_attention
+from tests.helpers.reference import logit_error, reference_greedy
 from tests.helpers.runner_driver import RunnerDriver
 from tests.helpers.starter import starter_files
 from tests.helpers.tiny_model import TinyModel, tiny_llama
@@ -28,20 +29,6 @@ def random_prompts(vocab_size: int) -> list[list[int]]:
     return [
         [draw.randrange(3, vocab_size) for _ in range(length)] for length in (1, 15, 16, 17, 33, 50)
     ]
-
-
-def reference_greedy(reference: Any, prompt: Sequence[int], count: int) -> list[int]:
-    with torch.inference_mode():
-        ids = reference.generate(
-            torch.tensor([prompt]),
-            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-            max_new_tokens=count,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
-    new: list[int] = ids[0, len(prompt) :].tolist()
-    return new
 
 
 def runner_of(model: TinyModel, dtype: str = "float32") -> ModelRunner:
@@ -247,7 +234,7 @@ def test_paging_changes_nothing_in_float64() -> None:
         logits = runner.decoder.forward(ids[0], rows, step, rows)
         return SimpleNamespace(logits=logits[None])
 
-    assert logit_error(runner, dense, prompt) < 1e-10
+    assert logit_error(driver_of(runner), dense, prompt) < 1e-10
 
 
 def test_bfloat16_logits_are_as_close_as_the_reference_in_bfloat16() -> None:
@@ -259,32 +246,8 @@ def test_bfloat16_logits_are_as_close_as_the_reference_in_bfloat16() -> None:
     with torch.inference_mode():
         theirs = rounded.reference(torch.tensor([prompt])).logits.double()
         error = (theirs - exact.reference(torch.tensor([prompt])).logits).abs().max()
-    ours = logit_error(runner_of(rounded, "bfloat16"), exact.reference, prompt)
+    ours = logit_error(driver_of(runner_of(rounded, "bfloat16")), exact.reference, prompt)
     assert ours <= 2 * float(error)
-
-
-def logit_error(runner: ModelRunner, reference: Any, prompt: Sequence[int]) -> float:
-    """Largest difference of logits over a prompt computed in chunks of five."""
-    logits: list[torch.Tensor] = []
-    compute = runner.compute_logits
-
-    def record(batch: Any) -> torch.Tensor:
-        rows = torch.arange(len(batch.input_ids))
-        attend = runner.attention.begin_step(batch)
-        out = runner.decoder.forward(batch.input_ids, batch.positions, attend, rows)
-        logits.append(out.clone())
-        return out[batch.sample_rows]
-
-    runner.compute_logits = record  # type: ignore[method-assign]
-    driver = driver_of(runner)
-    request = driver.request("logits", prompt)
-    driver.prefill(request, 5)
-    driver.finish(request)
-    runner.compute_logits = compute  # type: ignore[method-assign]
-    with torch.inference_mode():
-        want = reference(torch.tensor([list(prompt)])).logits[0]
-    # The engine may have computed on a GPU, the reference has not.
-    return float((torch.cat(logits).cpu().double() - want.double()).abs().max())
 
 
 # --- the starter model ---
@@ -320,4 +283,4 @@ def test_starter_model_equals_transformers() -> None:
     for request in requests:
         driver.prefill(request)
     assert finish(driver, requests) == want
-    assert logit_error(runner, reference, prompts[1] + want[1]) < 1e-4
+    assert logit_error(driver_of(runner), reference, prompts[1] + want[1]) < 1e-4

@@ -1,0 +1,147 @@
+"""The operations of a decoder layer behind one object, so that a device can bring fused ones.
+
+The decoder says what is computed; a ``DecoderOps`` says with how many kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import StepAttention
+from engine.linear import GatedLinear, Linear, make_linear
+from kernels.reference.rms_norm import head_rms_norm, rms_norm
+from kernels.reference.rope import rope
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """How a row of a packed QKV product is read: queries first, then keys, then values.
+
+    ``norm``: ``[num_heads + num_kv_heads, head_dim]``, weights of the norm of each query's and
+    key's head, before rotation; None: there is none.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm: Tensor | None = None
+    eps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """Rotary embedding of one step. ``cos``, ``sin``: ``[max_positions, 1, head_dim]`` tables as
+    ``rope_table`` makes them. ``positions``: ``[tokens]`` int64. ``rows``: the tables' rows at the
+    positions, ``[tokens, 1, head_dim]`` each, where the operations want them gathered.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    positions: Tensor
+    rows: tuple[Tensor, Tensor] | None = None
+
+
+class DecoderOps(Protocol):
+    """What the decoder asks for. Rows are tokens; nothing given is written to."""
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        """A product with these weights, ``[out_features, in_features]``."""
+
+    def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
+        """``activation(gate) · up`` of a product whose first half is the gate."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """``[tokens, hidden]`` normalised."""
+
+    def add_norm(
+        self, linear: Linear, x: Tensor, residual: Tensor, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """``residual + linear(x)``, and that normalised; ``[tokens, hidden]`` both."""
+
+    def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Rotation:
+        """Once a step, for all layers with these tables."""
+
+    def attend(
+        self, layer: int, qkv: Tensor, heads: Heads, rotation: Rotation, step: StepAttention
+    ) -> Tensor:
+        """Norm of queries and keys by head, rotation, store and attention.
+
+        Args:
+            layer: its index.
+            qkv: ``[tokens, (num_heads + 2 · num_kv_heads) · head_dim]``.
+            heads: how ``qkv`` is read.
+            rotation: of this step and layer.
+            step: stores keys and values and attends.
+
+        Returns:
+            ``[tokens, num_heads · head_dim]``.
+        """
+
+
+class ReferenceOps:
+    """One torch operation after the other, on any device."""
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        return make_linear(weight, bias)
+
+    def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
+        return GatedLinear(gate_up, activation)
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return rms_norm(x, weight, eps)
+
+    def add_norm(
+        self, linear: Linear, x: Tensor, residual: Tensor, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        hidden = linear.add(x, residual)
+        return hidden, rms_norm(hidden, weight, eps)
+
+    def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Rotation:
+        rows = (cos.index_select(0, positions), sin.index_select(0, positions))
+        return Rotation(cos, sin, positions, rows)
+
+    def attend(
+        self, layer: int, qkv: Tensor, heads: Heads, rotation: Rotation, step: StepAttention
+    ) -> Tensor:
+        num_rotated = heads.num_heads + heads.num_kv_heads
+        rotated_size = num_rotated * heads.head_dim
+        packed = qkv[:, :rotated_size].view(-1, num_rotated, heads.head_dim)
+        if heads.norm is not None:
+            packed = head_rms_norm(packed, heads.norm, heads.eps)
+        assert rotation.rows is not None, "rotations come from the same operations"
+        rotated = rope(packed, *rotation.rows)
+        query = rotated[:, : heads.num_heads]
+        key = rotated[:, heads.num_heads :].flatten(1)
+        return step(layer, query, key, qkv[:, rotated_size:])
+
+
+class NormedLinear:
+    """A product whose result is normalised before it is added to the residual.
+
+    Args:
+        inner: the product.
+        weight: ``[out_features]`` of the norm.
+        eps: of the norm.
+        ops: what normalises.
+    """
+
+    def __init__(self, inner: Linear, weight: Tensor, eps: float, ops: DecoderOps) -> None:
+        self.in_features, self.out_features = inner.in_features, inner.out_features
+        self._inner = inner
+        self._weight = weight
+        self._eps = eps
+        self._ops = ops
+
+    @property
+    def nbytes(self) -> int:
+        return self._inner.nbytes + self._weight.nbytes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._ops.rms_norm(self._inner(x), self._weight, self._eps)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return torch.add(self(x), residual)

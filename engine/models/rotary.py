@@ -1,0 +1,94 @@
+"""Frequencies of the rotary embedding, plain or scaled for longer contexts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from engine.models.config import ModelConfig
+
+_Values = Mapping[str, float | int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """``inv_freq``: ``[head_dim / 2]`` float64, radians a position. ``scale``: of cosine and
+    sine."""
+
+    inv_freq: Tensor
+    scale: float = 1.0
+
+
+def frequencies(config: ModelConfig) -> Frequencies:
+    """The model's frequencies as ``config.rope_scaling`` asks; its ``rope_type`` is known."""
+    values = dict(config.rope_scaling)
+    plain = plain_frequencies(config.rope_theta, config.head_dim)
+    return _SCALINGS[str(values.get("rope_type", "default"))](plain, values, config)
+
+
+def plain_frequencies(theta: float, head_dim: int) -> Tensor:
+    """``theta^(−2i / head_dim)`` (Su et al., 2021)."""
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    return torch.pow(theta, -exponents)
+
+
+def _default(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
+    return Frequencies(plain)
+
+
+def _linear(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
+    """Positions divided by the factor (Chen et al., 2023)."""
+    return Frequencies(plain / float(values["factor"]))
+
+
+def _llama3(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
+    """Slow frequencies divided, fast ones kept, those between blended (Llama 3.1)."""
+    factor, low = float(values["factor"]), float(values["low_freq_factor"])
+    high = float(values["high_freq_factor"])
+    turns = _original_length(values, config) * plain / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0.0, 1.0)
+    return Frequencies(plain * (kept + (1 - kept) / factor))
+
+
+def _yarn(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
+    """As llama3, but blended over the dimensions, and with sharper scores (Peng et al., 2023)."""
+    factor = float(values["factor"])
+    size = 2 * len(plain)
+
+    def dimension(turns: float) -> float:
+        """The dimension that turns that often over the original length."""
+        length = _original_length(values, config) / (turns * 2 * math.pi)
+        return size * math.log(length) / (2 * math.log(config.rope_theta))
+
+    low = dimension(float(values.get("beta_fast") or 32))
+    high = dimension(float(values.get("beta_slow") or 1))
+    if values.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, size - 1)
+    place = torch.arange(len(plain), dtype=torch.float64)
+    divided = ((place - low) / (high - low or 0.001)).clamp(0.0, 1.0)
+    return Frequencies(plain * (divided / factor + 1 - divided), _yarn_scale(factor, values))
+
+
+def _yarn_scale(factor: float, values: _Values) -> float:
+    given = values.get("attention_factor")
+    if given is not None:
+        return float(given)
+    over, under = (float(values.get(key) or 0) for key in ("mscale", "mscale_all_dim"))
+    log = 0.1 * math.log(max(factor, 1.0))
+    return (over * log + 1) / (under * log + 1) if over and under else log + 1
+
+
+def _original_length(values: _Values, config: ModelConfig) -> float:
+    return float(values.get("original_max_position_embeddings") or config.context_length)
+
+
+_Scaling = Callable[[Tensor, _Values, ModelConfig], Frequencies]
+_SCALINGS: Mapping[str, _Scaling] = MappingProxyType(
+    {"default": _default, "linear": _linear, "llama3": _llama3, "yarn": _yarn}
+)

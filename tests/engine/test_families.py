@@ -1,0 +1,96 @@
+"""Every model family gives the tokens and logits of transformers' own model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from engine.model_runner import ModelRunner, build_runner
+from tests.helpers.reference import logit_error, reference_greedy
+from tests.helpers.runner_driver import RunnerDriver
+from tests.helpers.tiny_model import TinyModel, tiny_model
+
+NEW_TOKENS = 48
+BLOCK_SIZE = 8
+NUM_BLOCKS = 96
+LENGTHS = (1, 16, 17, 50)
+
+
+@dataclass(frozen=True)
+class Case:
+    architecture: str
+    entries: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "llama biased": Case("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
+    "mistral": Case("MistralForCausalLM", {"sliding_window": None}),
+    "qwen2": Case("Qwen2ForCausalLM"),
+    "qwen2 tied": Case("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+    "qwen3": Case("Qwen3ForCausalLM", {"head_dim": 32}),
+    "qwen3 biased": Case("Qwen3ForCausalLM", {"head_dim": 8, "attention_bias": True}),
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A model, prompts, and what transformers answers to each."""
+
+    model: TinyModel
+    prompts: list[list[int]]
+    expected: list[list[int]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads wait for each other far longer than such small products take."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def judged(request: pytest.FixtureRequest) -> Judged:
+    case = CASES[request.param]
+    model = tiny_model(case.architecture, seed=3, **case.entries)
+    draw = random.Random(5)
+    prompts = [[draw.randrange(3, 320) for _ in range(length)] for length in LENGTHS]
+    expected = [reference_greedy(model.reference, prompt, NEW_TOKENS) for prompt in prompts]
+    assert len({token for answer in expected for token in answer}) > 50, "the answers say little"
+    return Judged(model, prompts, expected)
+
+
+def runner_of(model: TinyModel, backend: str = "auto") -> ModelRunner:
+    return build_runner(
+        model.config,
+        model.weights(),
+        num_blocks=NUM_BLOCKS,
+        block_size=BLOCK_SIZE,
+        dtype="float32",
+        backend=backend,
+    )
+
+
+def driver_of(runner: ModelRunner) -> RunnerDriver:
+    return RunnerDriver(runner, NUM_BLOCKS, BLOCK_SIZE)
+
+
+def test_tokens_in_chunks_and_in_a_batch(judged: Judged) -> None:
+    driver = driver_of(runner_of(judged.model))
+    requests = [driver.request(str(i), prompt) for i, prompt in enumerate(judged.prompts)]
+    for request in requests:
+        driver.prefill(request, 7)
+    driver.decode(requests, NEW_TOKENS - 1)
+    assert [driver.output(request) for request in requests] == judged.expected
+
+
+def test_logits(judged: Judged) -> None:
+    sequence = judged.prompts[-1] + judged.expected[-1]
+    error = logit_error(driver_of(runner_of(judged.model)), judged.model.reference, sequence)
+    assert error <= 1e-4
