@@ -46,7 +46,22 @@ def _prompt_too_long(n: Numbers) -> Words:
             prompt=n["prompt_tokens"],
             context=n["context_length"],
         ),
-        tr("Shorten the message or start a new conversation."),
+        tr(
+            "Shorten the message, let this conversation drop its oldest messages, "
+            "or start a new conversation."
+        ),
+    )
+
+
+def _message_too_long(n: Numbers) -> Words:
+    return (
+        tr(
+            "The system prompt and the newest message alone have {prompt} tokens, "
+            "but the model can read {context}.",
+            prompt=n["prompt_tokens"],
+            context=n["context_length"],
+        ),
+        tr("Shorten the message or the system prompt."),
     )
 
 
@@ -214,6 +229,7 @@ def _invalid_setting(_n: Numbers) -> Words:
 
 _DESCRIBED: Mapping[str, Callable[[Numbers], Words]] = {
     "prompt_too_long": _prompt_too_long,
+    "message_too_long": _message_too_long,
     "prompt_exceeds_pool": _prompt_exceeds_pool,
     "empty_message": _empty_message,
     "answer_running": _answer_running,

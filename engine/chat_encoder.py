@@ -31,7 +31,8 @@ class EncodedPrompt:
     ``answer_start`` is the prompt's length, except when an answer is continued: the ids from there
     on are the answer so far and stand for its first ``answer_chars`` characters.
     ``reencoded_tokens``: tokens of earlier turns that are not what those turns fed, or that come
-    after such, because the model, the template or an earlier message changed.
+    after such, because the model, the template or an earlier message changed. ``history_end``:
+    where the earlier turns end, those whose ids could not be used too.
     """
 
     token_ids: list[int]
@@ -39,6 +40,7 @@ class EncodedPrompt:
     reencoded_tokens: int
     answer_start: int
     answer_chars: int = 0
+    history_end: int = 0
 
 
 class ChatEncoder:
@@ -65,12 +67,18 @@ class ChatEncoder:
         self._end = re.compile(rf"\s*(?:{'|'.join(ends)})" if ends else r"(?!)")
 
     def encode(
-        self, messages: Sequence[ChatMessage], *, continue_answer: bool = False
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        continue_answer: bool = False,
+        follows_cut: bool = False,
     ) -> EncodedPrompt:
         """The ids to answer ``messages``, or to go on with the last one if ``continue_answer``.
 
         A continued answer keeps its turn: ``turn_start`` is where that turn began, the answer's
-        end token is left out, and its ids follow from ``answer_start``.
+        end token is left out, and its ids follow from ``answer_start``. ``follows_cut``: earlier
+        turns were left out of ``messages``, so that the first one stands after other text than
+        when it was fed; that alone does not count as encoded again.
 
         Raises:
             EmptyMessageError: the message to answer is blank, or there is none.
@@ -80,7 +88,7 @@ class ChatEncoder:
         _check(messages, continue_answer)
         asked = messages[:-1] if continue_answer else messages
         text = self._layout.render(asked)
-        splice = _Splice(self, asked, text)
+        splice = _Splice(self, asked, text, follows_cut)
         for span in self._layout.stable_answers(asked, text):
             turn = self.usable_turn(asked[span.index])
             if turn is not None:
@@ -90,13 +98,16 @@ class ChatEncoder:
         if not continue_answer:
             splice.template(len(text))
             answer_start = len(splice.ids)
+            reencoded = splice.reencoded(history_end)
             return EncodedPrompt(
-                splice.ids, turn_start, splice.reencoded(history_end), answer_start
+                splice.ids, turn_start, reencoded, answer_start, history_end=history_end
             )
         answer_start = splice.continued(messages[-1])
-        reencoded = splice.reencoded(len(splice.ids))
+        end = len(splice.ids)
         chars = len(messages[-1].content)
-        return EncodedPrompt(splice.ids, turn_start, reencoded, answer_start, chars)
+        return EncodedPrompt(
+            splice.ids, turn_start, splice.reencoded(end), answer_start, chars, end
+        )
 
     def usable_turn(self, message: ChatMessage) -> TurnTokens | None:
         """The message's ids, if they are this tokenizer's and say what the message says."""
@@ -150,8 +161,15 @@ class ChatEncoder:
 class _Splice:
     """One prompt in the making: ids so far, and up to where the rendered text is in them."""
 
-    def __init__(self, encoder: ChatEncoder, messages: Sequence[ChatMessage], text: str) -> None:
+    def __init__(
+        self,
+        encoder: ChatEncoder,
+        messages: Sequence[ChatMessage],
+        text: str,
+        follows_cut: bool,
+    ) -> None:
         self.ids: list[int] = []
+        self._is_after_cut = follows_cut
         self._encoder = encoder
         self._messages = messages
         self._text = text
@@ -212,7 +230,9 @@ class _Splice:
         return 0 if self._diverged_at is None else max(history_end - self._diverged_at, 0)
 
     def _compare(self, ids: Sequence[int], fed: Sequence[int]) -> None:
-        if tuple(ids) != tuple(fed):
+        if self._is_after_cut:
+            self._is_after_cut = False
+        elif tuple(ids) != tuple(fed):
             same = next(
                 (i for i, (a, b) in enumerate(zip(ids, fed, strict=False)) if a != b),
                 min(len(ids), len(fed)),

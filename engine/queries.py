@@ -22,7 +22,8 @@ from engine.api.errors import (
     NotSupportedYetError,
 )
 from engine.api.events import BlockTextReady, EditCostReady, ForecastReady, Reply, TokensCounted
-from engine.api.params import SamplingParams
+from engine.api.params import ContextPolicy, SamplingParams
+from engine.context_policy import fit_prompt, kept_messages
 from engine.model_loader import LoadedEngine
 from engine.request import Request
 
@@ -82,7 +83,8 @@ def _block_text(engine: LoadedEngine, command: Command) -> Reply:
 def _forecast(engine: LoadedEngine, command: Command) -> Reply:
     assert isinstance(command, Forecast)
     core = engine.core
-    prompt = engine.encoder.encode(command.messages)
+    fitted = fit_prompt(engine, command.messages, command.context, max_tokens=command.max_tokens)
+    prompt = fitted.prompt
     request = Request(
         request_id="forecast",
         conversation_id=command.conversation_id,
@@ -99,15 +101,18 @@ def _forecast(engine: LoadedEngine, command: Command) -> Reply:
     new = needed - len(admission.hits)
     revived = sum(core.pool.is_unused(block_id) for block_id in admission.hits)
     evicted = max(0, min(new - core.pool.num_free, core.pool.num_cached - revived))
+    cached = len(admission.hits) * core.pool.block_size
     return ForecastReady(
         command.command_id,
         prompt_tokens=len(prompt.token_ids),
-        cached_tokens=len(admission.hits) * core.pool.block_size,
+        cached_tokens=cached,
         blocks_needed=needed,
         blocks_shared=len(admission.hits),
         blocks_evicted=evicted,
         blocks_short=max(0, new + revived - core.pool.num_available),
         context_length=engine.info.context_length,
+        cut=fitted.cut,
+        recomputed_tokens=max(0, prompt.history_end - cached),
     )
 
 
@@ -117,11 +122,15 @@ def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
     messages, index = command.messages, command.index
     if not 0 <= index < len(messages):
         raise InvalidValueError(f"index = {index}: there are {len(messages)} messages", index=index)
-    before = engine.encoder.encode(messages).token_ids
+    before = engine.encoder.encode(kept_messages(messages, command.context)).token_ids
     edited = replace(messages[index], content=_UNLIKELY + messages[index].content, turn=None)
     # Answers after the edited message no longer stand for ids that were fed after it.
     rest = [replace(message, turn=None) for message in messages[index + 1 :]]
-    after = engine.encoder.encode([*messages[:index], edited, *rest]).token_ids
+    changed = [*messages[:index], edited, *rest]
+    context = command.context
+    if not any(message is edited for message in kept_messages(changed, context)):
+        context = ContextPolicy()
+    after = engine.encoder.encode(kept_messages(changed, context)).token_ids
     kept = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
         min(len(before), len(after)),
@@ -140,7 +149,8 @@ def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
 def _inspect(engine: LoadedEngine, command: Command) -> Reply:
     assert isinstance(command, Inspect)
     inspector = _inspector(engine)
-    token_ids = engine.encoder.encode(command.messages).token_ids if command.messages else ()
+    messages = kept_messages(command.messages, command.context)
+    token_ids = engine.encoder.encode(messages).token_ids if messages else ()
     return inspector.inspect_conversation(
         command.conversation_id, token_ids, command_id=command.command_id
     )
@@ -150,7 +160,8 @@ def _compare_backends(engine: LoadedEngine, command: Command) -> Reply:
     assert isinstance(command, CompareBackends)
     if not command.messages:
         raise EmptyMessageError("There is nothing to compare: the conversation is empty.")
-    token_ids = engine.encoder.encode(command.messages).token_ids
+    messages = kept_messages(command.messages, command.context)
+    token_ids = engine.encoder.encode(messages).token_ids
     return _inspector(engine).compare(
         token_ids, command.backend, command.reference, command_id=command.command_id
     )

@@ -26,6 +26,7 @@ from engine.api.events import (
     WaitReason,
 )
 from engine.api.params import SamplingParams
+from engine.context_policy import fit_prompt
 from engine.model_loader import LoadedEngine
 
 
@@ -103,7 +104,14 @@ class Submissions:
         last = command.messages[-1] if command.messages else None
         if last is None or (not continues and not last.content.strip()):
             raise EmptyMessageError("There is nothing to answer: the last message is empty.")
-        prompt = engine.encoder.encode(command.messages, continue_answer=continues)
+        fitted = fit_prompt(
+            engine,
+            command.messages,
+            command.context,
+            max_tokens=command.params.max_tokens,
+            continue_answer=continues,
+        )
+        prompt = fitted.prompt
         seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
         request_ids = ids_of(command)
         for index, request_id in enumerate(request_ids):
@@ -128,6 +136,7 @@ class Submissions:
                     prompt_tokens=request.num_tokens,
                     reencoded_tokens=prompt.reencoded_tokens,
                     params=params,
+                    cut=fitted.cut,
                 )
             )
 

@@ -46,6 +46,7 @@ from engine.api.events import (
     ModelLoading,
     ModelUnloaded,
 )
+from engine.context_policy import kept_messages
 from engine.model_loader import LoadedEngine, ModelLoader
 from engine.pacer import Pacer
 from engine.publisher import Publisher
@@ -273,9 +274,8 @@ class Worker:
     def _pin(self, client: QueueClient, command: Command) -> None:
         assert isinstance(command, Pin)
         engine = self._loaded()
-        engine.core.pins.pin(
-            command.conversation_id, engine.encoder.encode(command.messages).token_ids
-        )
+        messages = kept_messages(command.messages, command.context)
+        engine.core.pins.pin(command.conversation_id, engine.encoder.encode(messages).token_ids)
 
     def _unpin(self, client: QueueClient, command: Command) -> None:
         assert isinstance(command, Unpin)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.api.params import ChatMessage, EngineConfig, SamplingParams
+from engine.api.params import ChatMessage, ContextPolicy, EngineConfig, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Submit(Command):
     """Answers the conversation ``messages`` (the last one from the user).
 
     ``request_ids`` names one request for each answer wanted. Answer i of n uses ``hash(seed, i)``.
+    ``messages`` are all of the conversation, whatever ``context`` leaves out of the prompt.
 
     A refusal (empty message, prompt longer than the context or the pool, no model) arrives as
     ``RequestFinished`` with reason ERROR for each request id; there is no ``CommandFailed`` then.
@@ -61,6 +62,7 @@ class Submit(Command):
     conversation_id: str
     messages: tuple[ChatMessage, ...]
     params: SamplingParams = SamplingParams()
+    context: ContextPolicy = ContextPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Continue(Command):
     conversation_id: str
     messages: tuple[ChatMessage, ...]
     params: SamplingParams = SamplingParams()
+    context: ContextPolicy = ContextPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ class Pin(Command):
 
     conversation_id: str
     messages: tuple[ChatMessage, ...]
+    context: ContextPolicy = ContextPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +206,25 @@ class CountTokens(Command):
 
 @dataclass(frozen=True, slots=True)
 class Forecast(Command):
-    """What sending these messages would need, share and evict. Reply: ``ForecastReady``."""
+    """What sending these messages would need, share, evict and drop. Reply: ``ForecastReady``."""
 
     conversation_id: str
     messages: tuple[ChatMessage, ...]
     max_tokens: int | None = None
+    context: ContextPolicy = ContextPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class EditCost(Command):
-    """What editing at message ``index`` would recompute. Reply: ``EditCostReady``."""
+    """What editing at message ``index`` would recompute. Reply: ``EditCostReady``.
+
+    Before an edit of a message that was dropped, nothing is dropped any more.
+    """
 
     conversation_id: str
     messages: tuple[ChatMessage, ...]
     index: int
+    context: ContextPolicy = ContextPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +244,7 @@ class Inspect(Command):
 
     conversation_id: str
     messages: tuple[ChatMessage, ...] = ()
+    context: ContextPolicy = ContextPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +255,4 @@ class CompareBackends(Command):
     messages: tuple[ChatMessage, ...]
     backend: str
     reference: str = "dense"
+    context: ContextPolicy = ContextPolicy()

@@ -8,6 +8,7 @@ EngineError
 ├── NoModelError                 a request before a model is loaded
 ├── EmptyMessageError            nothing to answer
 ├── PromptTooLongError           prompt longer than the model's context
+│   └── MessageTooLongError      even without all that may be dropped
 ├── PromptExceedsPoolError       prompt that can never fit into the pool
 ├── OutOfMemoryError             memory could not be had
 ├── DeviceError                  a device that is not there, or died
@@ -90,7 +91,15 @@ class EmptyMessageError(EngineError):
 
 class PromptTooLongError(EngineError):
     code = "prompt_too_long"
-    action = "Shorten the message or start a new conversation."
+    action = (
+        "Shorten the message, let this conversation drop its oldest messages, "
+        "or start a new conversation."
+    )
+
+
+class MessageTooLongError(PromptTooLongError):
+    code = "message_too_long"
+    action = "Shorten the message or the system prompt."
 
 
 class PromptExceedsPoolError(EngineError):

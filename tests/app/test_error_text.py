@@ -37,7 +37,8 @@ def test_numbers_are_in_the_text_with_grouped_digits() -> None:
     error = PromptTooLongError("…", prompt_tokens=9000, context_length=2048)
     assert describe_error(error.info()) == (
         "The conversation has 9,000 tokens, but the model can read 2,048.",
-        "Shorten the message or start a new conversation.",
+        "Shorten the message, let this conversation drop its oldest messages, "
+        "or start a new conversation.",
     )
 
 

@@ -44,12 +44,19 @@ class _Prompt:
     def __init__(self, token_ids: list[int], turn_start: int) -> None:
         self.token_ids, self.turn_start, self.reencoded_tokens = token_ids, turn_start, 0
         self.answer_start, self.answer_chars = len(token_ids), 0
+        self.history_end = turn_start
 
 
 class CharEncoder:
     """The contents of the messages, one after another; answered turns by their ids."""
 
-    def encode(self, messages: Sequence[ChatMessage], *, continue_answer: bool = False) -> _Prompt:
+    def encode(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        continue_answer: bool = False,
+        follows_cut: bool = False,
+    ) -> _Prompt:
         ids: list[int] = []
         start = 0
         if continue_answer:
