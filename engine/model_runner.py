@@ -45,14 +45,44 @@ class ModelRunner:
         self.decoder = decoder
         self.attention = attention
         max_blocks = -(-max_model_len // block_size)
+        self._block_size = block_size
+        # Kept while a backend without a pool is in use: its memory might not be had again.
+        self._cache = attention.cache
         self._batch = InputBatch(block_size, max_blocks, max_running_requests)
         self._last_tokens: dict[str, int] = {}
         self._governor: ThreadGovernor | None = None
         if decoder.device.type == "cpu":
             self._governor = ThreadGovernor(torch.get_num_threads(), torch.set_num_threads)
-        self._graphs: DecodeGraphs | None = None
-        if decoder.device.type == "cuda" and attention.name == PAGED_TRITON:
-            self._graphs = DecodeGraphs(self.compute_logits, block_size, decoder.device)
+        self._graphs = self._make_graphs()
+
+    def make_attention(self, name: str, num_blocks: int) -> AttentionBackend:
+        """A backend that can take over, on the pool that is there if it has one.
+
+        Args:
+            name: as ``choose_backend`` returned it.
+            num_blocks: size of the pool, if there is none yet.
+        """
+        decoder = self.decoder
+        return make_backend(
+            name,
+            decoder.config,
+            num_blocks,
+            self._block_size,
+            decoder.dtype,
+            decoder.device,
+            self._cache,
+        )
+
+    def set_attention(self, attention: AttentionBackend) -> None:
+        """Another backend from now on; no request may hold blocks."""
+        self.attention = attention
+        self._cache = self._cache or attention.cache
+        self._graphs = self._make_graphs()
+
+    def _make_graphs(self) -> DecodeGraphs | None:
+        if self.decoder.device.type == "cuda" and self.attention.name == PAGED_TRITON:
+            return DecodeGraphs(self.compute_logits, self._block_size, self.decoder.device)
+        return None
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
         """Computes a step.

@@ -170,7 +170,12 @@ class SetRate(Command):
 
 @dataclass(frozen=True, slots=True)
 class Configure(Command):
-    """Changes limits; those that need a new pool take effect by reloading the model."""
+    """Changes settings of the loaded engine. Reply, to every client: ``Configured``.
+
+    Limits of a step, the attention backend and the cache's salt take effect at once; the last two
+    drop the cache, and running requests are computed again. What needs a new pool takes effect when
+    the model is loaded again.
+    """
 
     config: EngineConfig
 
@@ -190,8 +195,18 @@ class UnsubscribePool(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class Disconnect(Command):
+    """This client leaves: its requests end, its subscription and pins go.
+
+    The engine's owner does not leave but ends the engine (``Shutdown``).
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown(Command):
-    """Ends the engine thread after the step in progress."""
+    """Ends the engine thread after the step in progress. For the engine's owner only: the client
+    that started it. Every request still there ends as cancelled.
+    """
 
 
 # --- queries, one reply each ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.api.errors import ErrorInfo
-from engine.api.params import ContextCut, SamplingParams, TurnTokens
+from engine.api.params import ContextCut, EngineConfig, SamplingParams, TurnTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,10 @@ class ModelLoading(Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """Facts of the loaded model. Sizes in bytes, lengths in tokens."""
+    """Facts of the loaded model. Sizes in bytes, lengths in tokens.
+
+    ``keeps_blocks``: whether the attention backend keeps keys and values in the pool's blocks.
+    """
 
     name: str
     path: str
@@ -70,6 +73,7 @@ class ModelInfo:
     fingerprint: str
     has_chat_template: bool
     license: str = ""
+    keeps_blocks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +363,21 @@ class CommandFailed(Reply):
 @dataclass(frozen=True, slots=True)
 class TokensCounted(Reply):
     num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configured(Reply):
+    """Settings have changed, for all clients.
+
+    ``config``: what is in force now. ``model``: its facts, with the backend in use. ``applied``:
+    settings that changed at once; ``needs_reload``: those that take effect when the model is loaded
+    again.
+    """
+
+    config: EngineConfig
+    model: ModelInfo
+    applied: tuple[str, ...]
+    needs_reload: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

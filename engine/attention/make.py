@@ -20,8 +20,9 @@ def make_backend(
     block_size: int,
     dtype: torch.dtype,
     device: torch.device,
+    cache: KVCache | None = None,
 ) -> AttentionBackend:
-    """A backend with storage of its own, empty.
+    """A backend over an empty storage: one of its own, or ``cache`` where it has a pool.
 
     Args:
         name: one of ``devices.BACKENDS``, as ``choose_backend`` returned it.
@@ -35,7 +36,8 @@ def make_backend(
         return DenseBackend(config.head_dim)
     if name == CONTIGUOUS:
         return ContiguousBackend(config)
-    cache = KVCache(config, num_blocks, block_size, dtype, device)
+    if cache is None:
+        cache = KVCache(config, num_blocks, block_size, dtype, device)
     if name == PAGED_TRITON:
         # Triton is only there where it can be used.
         from engine.attention.paged_triton import PagedTritonBackend
