@@ -15,6 +15,8 @@ from engine.block_hash import HashChain
 from engine.block_pool import BlockPool
 from engine.request import Request
 
+_HASHED_AHEAD = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -163,7 +165,7 @@ class BlockManager:
         for index in range(start // size, self.num_blocks_for(end)):
             fill = min(size, end - index * size)
             self.pool.set_fill(request.block_table[index], fill, request, step)
-        if self._prefix_caching:
+        if self._prefix_caching and end // size > request.num_published_blocks:
             self._publish(request, end // size)
 
     def free(self, request: Request, cause: str) -> int:
@@ -247,15 +249,19 @@ class BlockManager:
         return self._walk(self._chain(request), request.token_ids, limit)
 
     def _walk(self, chain: HashChain, token_ids: Sequence[int], limit: int) -> list[int]:
-        size = self.block_size
+        size, lookup = self.block_size, self.pool.lookup
         hits: list[int] = []
-        for index in range(limit):
-            block_hash = chain.upto(token_ids, index + 1)[index]
-            tokens = token_ids[index * size : (index + 1) * size]
-            block_id = self.pool.lookup(block_hash, chain.parent_of(index), tokens)
-            if block_id is None:
-                break
-            hits.append(block_id)
+        parent = self._root
+        while len(hits) < limit:
+            # Some blocks ahead at a time: most prompts of which nothing is known end here.
+            hashes = chain.upto(token_ids, min(limit, len(hits) + _HASHED_AHEAD))
+            for block_hash in hashes[len(hits) : len(hits) + _HASHED_AHEAD][: limit - len(hits)]:
+                start = len(hits) * size
+                block_id = lookup(block_hash, parent, token_ids[start : start + size])
+                if block_id is None:
+                    return hits
+                hits.append(block_id)
+                parent = block_hash
         return hits
 
     def _twin_of(self, request: Request, num_hits: int) -> Request | None:

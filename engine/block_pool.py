@@ -8,7 +8,7 @@ one event with the block before and after.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from engine.api.events import BlockChanged, BlockEventKind, BlockState, BlockView
 from engine.api.snapshot import CACHED, FREE, USED, PoolColumns
@@ -233,7 +233,16 @@ class BlockPool:
     def violations(self, tables: Iterable[Sequence[int]]) -> list[str]:
         """What is wrong with the pool, given all live block tables; empty when all is well.
 
-        Recounts everything: O(blocks). Tests call it after each step, the engine when idle.
+        Recounts everything: O(blocks). Tests call it after each step.
+        """
+        return [found for part in self.violation_slices(tables, self.num_blocks) for found in part]
+
+    def violation_slices(
+        self, tables: Iterable[Sequence[int]], slice_blocks: int
+    ) -> Iterator[list[str]]:
+        """``violations`` bit by bit, about so many blocks at a time: an idle engine recounts so.
+
+        Worth nothing once the pool has changed since the first slice.
         """
         references = array("I", bytes(4 * self.num_blocks))
         for table in tables:
@@ -243,10 +252,15 @@ class BlockPool:
         found: list[str] = []
         if len(queued) != len(set(queued)) or len(queued) != len(self.free):
             found.append("the free queue has duplicates or a wrong length")
+        yield found
         counts = [0, 0, 0]
-        for block_id in range(self.num_blocks):
-            counts[self._state[block_id]] += 1
-            found.extend(self._block_violations(block_id, references[block_id]))
+        for first in range(0, self.num_blocks, slice_blocks):
+            found = []
+            for block_id in range(first, min(first + slice_blocks, self.num_blocks)):
+                counts[self._state[block_id]] += 1
+                found.extend(self._block_violations(block_id, references[block_id]))
+            yield found
+        found = []
         if counts != [self.num_free, self.num_cached, self.num_used]:
             found.append(
                 f"counted free/cached/used {counts}, kept "
@@ -257,7 +271,7 @@ class BlockPool:
             found.append(f"{shared} blocks are shared, kept count {self.num_shared}")
         if len(self._by_hash) != sum(block_hash is not None for block_hash in self._hash):
             found.append("the hash index and the blocks' hashes differ in number")
-        return found
+        yield found
 
     def _block_violations(self, block_id: int, references: int) -> list[str]:
         found: list[str] = []

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from engine.answer import Ending, TextStream
-from engine.api.errors import InvalidValueError
+from engine.api.errors import ErrorInfo, InvalidValueError
 from engine.api.events import (
     FinishReason,
     RequestEvent,
     RequestPaused,
     RequestResumed,
     RequestTruncated,
+    WaitReason,
 )
 from engine.api.params import EngineConfig, SamplingParams
 from engine.block_manager import BlockManager
@@ -126,6 +127,24 @@ class EngineCore:
             return False
         self._ledger.finish(request, Ending(FinishReason.CANCELLED), "cancel")
         return True
+
+    def fail(self, request_id: str, error: ErrorInfo) -> None:
+        """Ends a request because the engine cannot go on. Nothing happens if there is none."""
+        request = self.requests.get(request_id)
+        if request is not None:
+            self._ledger.fail(request, error)
+
+    def note_pause(self, paused: bool) -> None:
+        """No step will run for now: requests that wait for nothing else are told so; or it is over.
+
+        The next step tells what each waits for itself.
+        """
+        reason = WaitReason.ENGINE_PAUSED if paused else WaitReason.NONE
+        stale = WaitReason.NONE if paused else WaitReason.ENGINE_PAUSED
+        for request in self.scheduler.waiting:
+            if request.waits_for is stale and not request.paused:
+                self.scheduler.queues.explain(request, reason)
+        self._ledger.report_notes()
 
     def fork(self, request_id: str, child_id: str, conversation_id: str, seed: int | None) -> None:
         """Splits a request: the child has its tokens, shares its blocks and goes on by itself.
@@ -292,3 +311,7 @@ class EngineCore:
     def violations(self) -> list[str]:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
         return self.pool.violations(self.live_tables().values())
+
+    def violation_slices(self, slice_blocks: int = 4096) -> Iterator[list[str]]:
+        """``violations`` in parts of a millisecond or so; to be dropped once something changes."""
+        return self.pool.violation_slices(self.live_tables().values(), slice_blocks)

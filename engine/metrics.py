@@ -40,6 +40,8 @@ class EngineMetrics:
 
     def record_output(self, now_s: float, num_tokens: int) -> None:
         """``num_tokens`` new tokens reached their conversations."""
+        if not num_tokens:
+            return
         self.total_output_tokens += num_tokens
         self._recent.append((now_s, num_tokens))
 

@@ -13,7 +13,7 @@ from engine.api.errors import EngineError, InternalError, OutOfMemoryError
 from engine.block_manager import BlockManager
 from engine.flights import Flight, Flights
 from engine.ledger import RequestLedger
-from engine.limits import describe_failure
+from engine.limits import describe_failure, device_lost
 from engine.metrics import EngineMetrics
 from engine.request import Phase, Request
 from engine.scheduler import Scheduler
@@ -111,16 +111,19 @@ class StepLoop:
             self._scheduler.queues.step_committed(request)
         num_prefill = output.num_tokens - len(output.decodes)
         self._metrics.record_step(now, now - flight.started_s, len(output.decodes), num_prefill)
+        num_accepted = 0
         for request, index, sample in zip(
             sampling, flight.sample_index, result.samples, strict=True
         ):
             if request.phase is not Phase.FINISHED:
-                self._accept(request, index, sample, now)
+                num_accepted += self._accept(request, index, sample, now)
+        self._metrics.record_output(now, num_accepted)
 
-    def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> None:
+    def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> int:
+        """Takes what a request drew; returns how many tokens of it are output."""
         if sample.error:
             self._ledger.fail(request, InternalError(sample.error).info())
-            return
+            return 0
         (token_id,) = sample.token_ids
         request.token_ids[index] = token_id
         request.tokens_since_admission += 1
@@ -129,11 +132,11 @@ class StepLoop:
             self._ledger.events.append(answer.accept(token_id, sample.logprobs, now))
         except EngineError as error:
             self._ledger.fail(request, error.info())
-            return
-        self._metrics.record_output(now, 1)
+            return 0
         ending = answer.ending(token_id)
         if ending is not None:
             self._ledger.finish(request, ending, "finish")
+        return 1
 
     # --- failures ---
 
@@ -142,7 +145,12 @@ class StepLoop:
 
         All that were in it are computed again, one at a time, and of those the one that fails alone
         ends. When memory ran out, steps become smaller first.
+
+        Raises:
+            DeviceLostError: no step can succeed any more.
         """
+        if (lost := device_lost(error)) is not None:
+            raise lost from error
         requests = self._abandon_flights(output)
         info = describe_failure(error)
         guard = self._scheduler.guard

@@ -249,17 +249,23 @@ class ManagerMachine(CountingMachine):
 
     @invariant()
     def every_known_prefix_is_truly_there(self):
-        size, pool = self.naive.block_size, self.manager.pool
+        size = self.naive.block_size
         for history in self.histories:
             found = self.manager.known_prefix(history)
             assert found == self.naive.known(history, len(history) // size)
             for position in range(len(found) * size):
                 place = (found[position // size], position % size)
                 assert self.naive.slots[place] == (history[position], position)
-        usable = pool.num_blocks - sum(block.pins > 0 for block in self.naive.pool.blocks)
-        for num_tokens in range(1, pool.num_blocks * size + 2):
-            fits = -(-(num_tokens + 1) // size) <= usable
-            assert self.manager.can_ever_fit(num_tokens) is fits
+
+    @invariant()
+    def refuses_what_can_never_fit(self):
+        naive = self.naive
+        pinned = {i for i, block in enumerate(naive.pool.blocks) if block.pins}
+        for seq in self.real:
+            own = pinned & set(naive.match(seq.ids))
+            needed = naive.blocks_for(len(seq.ids) + 1) - len(own)
+            fits = needed <= len(naive.pool.blocks) - len(pinned)
+            assert self.manager.can_ever_fit(seq.ids) is fits
 
     def teardown(self):
         """Everybody goes: only pins and cached blocks are left."""
