@@ -7,15 +7,15 @@ gives the same ids each turn, so the ids of a turn begin with those of the turn 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.api.errors import ChatTemplateError, EmptyMessageError, InvalidValueError
 from engine.api.params import ChatMessage, TurnTokens
 from engine.chat_layout import AnswerSpan, ChatLayout
 from engine.chat_template import ChatTemplate
 from engine.content_guard import ContentGuard
+from engine.text_prefix import Before
 from engine.tokenizer import Tokenizer
 
 _ROLES = ("system", "user", "assistant")
@@ -59,12 +59,7 @@ class ChatEncoder:
         self._tokenizer = tokenizer
         self._guard = ContentGuard(tokenizer.special_tokens)
         self._layout = ChatLayout(template, self._guard)
-        ends = [
-            re.escape(token)
-            for token, token_id in tokenizer.special_tokens.items()
-            if token_id in tokenizer.eos_token_ids
-        ]
-        self._end = re.compile(rf"\s*(?:{'|'.join(ends)})" if ends else r"(?!)")
+        self._end = tokenizer.end_pattern()
 
     def encode(
         self,
@@ -94,7 +89,8 @@ class ChatEncoder:
             if turn is not None:
                 splice.answer(span, turn)
         turn_start = len(splice.ids)
-        history_end = turn_start + splice.num_lost()
+        exact = continue_answer and self.usable_turn(messages[-1]) is not None
+        history_end = turn_start if exact else turn_start + splice.num_lost()
         if not continue_answer:
             splice.template(len(text))
             answer_start = len(splice.ids)
@@ -129,18 +125,25 @@ class ChatEncoder:
         """Whether the last id is an end token."""
         return bool(output_ids) and output_ids[-1] in self._tokenizer.eos_token_ids
 
-    def encode_run(self, text: str) -> list[int]:
-        """Ids of rendered text: its control tokens are meant, those in message content are not."""
+    def encode_run(self, text: str, before: Before) -> tuple[list[int], Before]:
+        """Ids of rendered text: its control tokens are meant, those in message content are not.
+
+        ``before``: what stands before the text. Second: what stands before text that follows.
+        """
         ids: list[int] = []
         for run, special_id in self._tokenizer.split_special(text):
             if special_id is None:
-                ids += self._tokenizer.encode_text(self._guard.restore(run))
+                ids += self._tokenizer.encode_text(self._guard.restore(run), before)
+                before = Before.TEXT
             else:
                 ids.append(special_id)
-        return ids
+                before = Before.CONTROL
+        return ids, before
 
     def end_length(self, text: str, position: int) -> int:
-        """Length of the end token, and spaces before it, that ``text`` has at ``position``."""
+        """Length of the end token, with the spaces around it that are no text, that ``text`` has
+        at ``position``; 0 if it has none there.
+        """
         match = self._end.match(text, position)
         return len(match[0]) if match else 0
 
@@ -151,11 +154,25 @@ class ChatEncoder:
     def history_length(self, messages: Sequence[ChatMessage], text: str) -> int:
         """How many characters of ``text`` are the earlier turns, the last answer's end included."""
         last = max(i for i, message in enumerate(messages) if message.role == "assistant")
+        question = messages[-1].content.strip()
+        other = replace(messages[-1], content="y" if question.startswith("x") else "x")
         try:
             history = self._layout.render(messages[: last + 1], prompt=False)
+            if text.startswith(history) and self._has_system(history, messages):
+                return len(history)
+            # Written otherwise while its end is the text's: all that stands before the question.
+            return _same_length(text, self._layout.render([*messages[:-1], other]))
         except ChatTemplateError:
             return len(text)
-        return len(history) if text.startswith(history) else len(text)
+
+    def fed_ids(self, turn: TurnTokens) -> tuple[int, ...]:
+        """The turn's ids as they were fed and sampled; none if they are another tokenizer's."""
+        same = turn.fingerprint == self._tokenizer.fingerprint
+        return (*turn.prompt_ids, *turn.output_ids) if same else ()
+
+    def _has_system(self, history: str, messages: Sequence[ChatMessage]) -> bool:
+        system = [m.content for m in messages if m.role == "system"]
+        return all(self.escape(content).strip() in history for content in system)
 
 
 class _Splice:
@@ -174,13 +191,15 @@ class _Splice:
         self._messages = messages
         self._text = text
         self._position = 0
+        self._before = Before.NOTHING
         self._rest = ""  # of an answer whose ids do not cover all of it; escaped
         self._last_index = -1
         self._diverged_at: int | None = None
 
     def template(self, end: int) -> list[int]:
         """Appends the rendered text up to character ``end``; returns its ids."""
-        ids = self._encoder.encode_run(self._rest + self._text[self._position : end])
+        text = self._rest + self._text[self._position : end]
+        ids, self._before = self._encoder.encode_run(text, self._before)
         self.ids += ids
         self._position = max(end, self._position)
         self._rest = ""
@@ -193,10 +212,13 @@ class _Splice:
         self._last_index = span.index
         self._position = span.end
         if self._encoder.ends(turn.output_ids):
+            self._before = Before.CONTROL
             self._position += self._encoder.end_length(self._text, span.end)
         else:
+            if turn.output_ids:
+                self._before = Before.TEXT
             content = self._messages[span.index].content
-            trimmed = span.end - span.start < len(self._encoder.escape(content))
+            trimmed = not self._text.endswith(self._encoder.escape(content), 0, span.end)
             rest = self._encoder.escape(content[turn.covered_chars :])
             self._rest = rest.rstrip() if trimmed else rest
 
@@ -209,21 +231,31 @@ class _Splice:
         if turn is not None:
             self._compare(prompt_ids, turn.prompt_ids)
             ended = self._encoder.ends(turn.output_ids)
-            self.ids += turn.output_ids[:-1] if ended else turn.output_ids
+            output_ids = turn.output_ids[:-1] if ended else turn.output_ids
+            self.ids += output_ids
+            if output_ids:
+                self._before = Before.TEXT
             rest = message.content[turn.covered_chars :]
         elif message.turn is not None:
             self._diverge(answer_start)
-        self.ids += self._encoder.encode_run(self._encoder.escape(rest))
+        ids, self._before = self._encoder.encode_run(self._encoder.escape(rest), self._before)
+        self.ids += ids
         return answer_start
 
     def num_lost(self) -> int:
-        """Tokens that follow and belong to earlier turns whose ids could not be used."""
+        """Tokens that follow and belong to earlier turns whose ids could not be used.
+
+        They differ from where the newest of those turns, as it was fed, differs.
+        """
         after = self._messages[self._last_index + 1 :]
-        if not any(message.turn is not None for message in after if message.role == "assistant"):
+        turns = [m.turn for m in after if m.role == "assistant" and m.turn is not None]
+        if not turns:
             return 0
-        self._diverge(len(self.ids))
         end = self._encoder.history_length(self._messages, self._text)
-        return len(self._encoder.encode_run(self._rest + self._text[self._position : end]))
+        text = self._rest + self._text[self._position : end]
+        ids, _ = self._encoder.encode_run(text, self._before)
+        self._diverge(len(self.ids) + _same_length(ids, self._encoder.fed_ids(turns[-1])))
+        return len(ids)
 
     def reencoded(self, history_end: int) -> int:
         """Tokens from the first difference to the end of the history."""
@@ -233,15 +265,17 @@ class _Splice:
         if self._is_after_cut:
             self._is_after_cut = False
         elif tuple(ids) != tuple(fed):
-            same = next(
-                (i for i, (a, b) in enumerate(zip(ids, fed, strict=False)) if a != b),
-                min(len(ids), len(fed)),
-            )
-            self._diverge(len(self.ids) - len(ids) + same)
+            self._diverge(len(self.ids) - len(ids) + _same_length(ids, fed))
 
     def _diverge(self, at: int) -> None:
         if self._diverged_at is None or at < self._diverged_at:
             self._diverged_at = at
+
+
+def _same_length(first: Sequence[object], second: Sequence[object]) -> int:
+    """How many leading items agree."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _check(messages: Sequence[ChatMessage], continue_answer: bool) -> None:

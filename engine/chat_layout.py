@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from engine.chat_template import ChatTemplate
 from engine.content_guard import ContentGuard
 
 _REMEMBERED = 4096
+_SPACES = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,18 @@ class ChatLayout:
         if not 0 <= prefix.length <= len(text):
             return None
         escaped = self._guard.escape(content)
-        # Many templates trim; the answer's own ids keep the spaces that were sampled.
-        for shown in (escaped, escaped.rstrip(), escaped.strip()):
-            if text.startswith(shown, prefix.length):
+        # Many templates trim, some put a space before; the answer's own ids keep what was sampled.
+        spaces = _SPACES.match(text, prefix.length)
+        begin = spaces.end() if spaces else prefix.length
+        shown = (
+            (prefix.length, escaped),
+            (prefix.length, escaped.rstrip()),
+            (begin, escaped.strip()),
+        )
+        for start, answer in shown:
+            if text.startswith(answer, start):
                 same = _digest(text[: prefix.length]) == prefix.digest
-                return prefix.length + len(shown) if same else None
+                return start + len(answer) if same else None
         return None
 
     def _answer_keys(self, messages: Sequence[ChatMessage]) -> list[tuple[int, bytes]]:

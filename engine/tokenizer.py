@@ -13,42 +13,52 @@ import tokenizers
 
 from engine.api.errors import InvalidValueError, ModelFileError, UnsupportedModelError
 from engine.models.hf_config import read_json, token_ids
+from engine.text_prefix import Before, prefixed_after, without_prefix
+from engine.token_bytes import TokenBytes
 
 _FILE = "tokenizer.json"
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL_SPELLING = re.compile(r"<[|\uff5c].*[|\uff5c]>", re.DOTALL)
 
 
 class Tokenizer:
     """A model's tokenizer. It adds nothing by itself: start tokens come from the chat template.
 
     ``eos_token_ids``: every token that ends an answer. ``special_tokens``: text → id of control
-    tokens. ``fingerprint``: SHA-256 over tokenizer.json and chat template; token ids kept with a
-    conversation are good for the same fingerprint only. ``vocab_size``: ids are below it.
+    tokens: those flagged special, those that end an answer, and those spelt ``<|…|>``, which some
+    files forget to flag. ``fingerprint``: SHA-256 over tokenizer.json and chat template; token
+    ids kept with a conversation are good for the same fingerprint only. ``vocab_size``: ids are
+    below it.
     """
 
     def __init__(
-        self, text: str, eos_token_ids: Iterable[int], fingerprint: str, vocab_size: int = 0
+        self,
+        text: str,
+        eos_token_ids: Iterable[int],
+        fingerprint: str,
+        vocab_size: int = 0,
+        eos_token: str = "",
     ) -> None:
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(text)
             settings: dict[str, Any] = json.loads(text)
+            self.eos_token_ids = frozenset({*eos_token_ids, *_ids_of(settings, eos_token)})
+            if _flag_control_tokens(settings, self.eos_token_ids):
+                text = json.dumps(settings)
+            self._tokenizer = _build(text)
+            self._prefixed_after = prefixed_after(settings)
+            self._plain = self._tokenizer
+            if self._prefixed_after:
+                self._plain = _build(json.dumps(without_prefix(settings)))
         except Exception as error:  # tokenizers raises plain Exception
             raise ModelFileError(f"{_FILE} is damaged: {error}.") from error
-        # Control tokens in text are never recognised; encode_template puts them in itself.
-        self._tokenizer.encode_special_tokens = True
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
         added = self._tokenizer.get_added_tokens_decoder()
-        self.special_tokens = {
-            token.content: token_id for token_id, token in added.items() if token.special
-        }
-        self._special_ids = frozenset(self.special_tokens.values())
-        self.eos_token_ids = frozenset(eos_token_ids)
+        self._special = {token_id: token for token_id, token in added.items() if token.special}
+        self.special_tokens = {token.content: token_id for token_id, token in self._special.items()}
         self.fingerprint = fingerprint
         own_size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self.vocab_size = max(vocab_size, own_size, max(added, default=-1) + 1)
-        self._special_pattern = _pattern(token for token in added.values() if token.special)
-        self._bytes = _TokenBytes(self._tokenizer, settings.get("decoder"))
+        self._special_pattern = _pattern(self._special.values())
+        self._bytes = TokenBytes(self._tokenizer, settings.get("decoder"))
 
     @classmethod
     def from_folder(
@@ -74,12 +84,9 @@ class Tokenizer:
         template = jinja.read_text("utf-8") if jinja.is_file() else config.get("chat_template", "")
         digest.update(b"\0" + json.dumps(template).encode())
         ends = {*eos_token_ids, *token_ids(generation)}
-        tokenizer = cls(text, ends, digest.hexdigest(), vocab_size)
         eos = config.get("eos_token")
-        eos_id = tokenizer.token_id(str(eos.get("content") if isinstance(eos, dict) else eos))
-        if eos_id is not None:
-            tokenizer.eos_token_ids |= {eos_id}
-        return tokenizer
+        eos_token = str(eos.get("content") if isinstance(eos, dict) else eos)
+        return cls(text, ends, digest.hexdigest(), vocab_size, eos_token)
 
     def token_id(self, token: str) -> int | None:
         """The id of a token by its spelling in the vocabulary, or None."""
@@ -88,11 +95,12 @@ class Tokenizer:
 
     def is_special(self, token_id: int) -> bool:
         """Whether the id is a control token, which has no text of its own."""
-        return token_id in self._special_ids
+        return token_id in self._special
 
-    def encode_text(self, text: str) -> list[int]:
+    def encode_text(self, text: str, before: Before = Before.NOTHING) -> list[int]:
         """Ids of plain text: control tokens spelt out in it are text like any other.
 
+        ``before``: what stands before it; some tokenizers put a space before text that begins.
         Bytes for which the vocabulary has no token are left out; some models lack those of
         characters that nobody writes.
 
@@ -106,16 +114,26 @@ class Tokenizer:
                 "The text has half a surrogate pair in it, which is no character.",
                 action="Delete the character that does not show.",
             )
-        encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        tokenizer = self._tokenizer if before in self._prefixed_after else self._plain
+        encoding = tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
         ids: list[int] = encoding.ids
         return ids
 
     def encode_template(self, text: str) -> list[int]:
         """Ids of text whose control tokens are meant, such as a rendered template's."""
         ids: list[int] = []
+        before = Before.NOTHING
         for run, special_id in self.split_special(text):
-            ids += self.encode_text(run) if special_id is None else [special_id]
+            ids += self.encode_text(run, before) if special_id is None else [special_id]
+            before = Before.TEXT if special_id is None else Before.CONTROL
         return ids
+
+    def end_pattern(self) -> re.Pattern[str]:
+        """Matches a token that ends an answer where it is spelt in a rendered template, with the
+        white space before it and that which the token takes.
+        """
+        ends = [self._special[i] for i in self.eos_token_ids if i in self._special]
+        return re.compile(rf"\s*(?:{_pattern(ends).pattern})")
 
     def split_special(self, text: str) -> list[tuple[str, int | None]]:
         """``text`` cut at its control tokens: (run, None) for plain text, (token, id) for those."""
@@ -159,46 +177,33 @@ class Tokenizer:
         return self._bytes.of(token_id)
 
 
-class _TokenBytes:
-    """The bytes of each token of a byte-level vocabulary, looked up once each.
-
-    A byte-level vocabulary spells every byte as one printable character (GPT-2's table).
-    """
-
-    def __init__(self, tokenizer: tokenizers.Tokenizer, decoder: dict[str, Any] | None) -> None:
-        kind = (decoder or {}).get("type", "none")
-        if kind != "ByteLevel":
-            raise UnsupportedModelError(
-                f"The tokenizer's decoder is {kind}; ByteLevel can be read.",
-                action="Choose a model with a byte-level tokenizer (Llama 3, Qwen, SmolLM …).",
-                decoder=str(kind),
-            )
-        self._tokenizer = tokenizer
-        self._byte_of = {character: byte for byte, character in _byte_characters().items()}
-        self._known: dict[int, bytes] = {}
-
-    def of(self, token_id: int) -> bytes:
-        known = self._known.get(token_id)
-        if known is None:
-            known = self._known[token_id] = self._spell(self._tokenizer.id_to_token(token_id))
-        return known
-
-    def _spell(self, token: str | None) -> bytes:
-        if token is None:
-            return b""
-        try:
-            return bytes(self._byte_of[character] for character in token)
-        except KeyError:
-            return token.encode()  # an added token, spelt as it is
+def _build(text: str) -> tokenizers.Tokenizer:
+    tokenizer = tokenizers.Tokenizer.from_str(text)
+    # Control tokens in text are never recognised; encode_template puts them in itself.
+    tokenizer.encode_special_tokens = True
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
-def _byte_characters() -> dict[int, str]:
-    """GPT-2's table: printable Latin-1 bytes are themselves, the others U+0100 and onwards."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {byte: chr(byte) for byte in printable}
-    others = [byte for byte in range(256) if byte not in table]
-    table.update({byte: chr(0x100 + index) for index, byte in enumerate(others)})
-    return table
+def _flag_control_tokens(settings: dict[str, Any], eos_token_ids: frozenset[int]) -> bool:
+    """Flags every control token special, so that text cannot spell one; whether any was not."""
+    changed = False
+    for token in settings.get("added_tokens") or []:
+        is_control = token["id"] in eos_token_ids or _CONTROL_SPELLING.fullmatch(token["content"])
+        if is_control and not token["special"]:
+            token["special"] = changed = True
+    return changed
+
+
+def _ids_of(settings: dict[str, Any], token: str) -> set[int]:
+    """The id of a token by its spelling, if there is one."""
+    for entry in settings.get("added_tokens") or []:
+        if entry["content"] == token:
+            return {int(entry["id"])}
+    vocab = settings["model"]["vocab"]
+    found = vocab.get(token) if isinstance(vocab, dict) else None
+    return set() if found is None else {int(found)}
 
 
 def _pattern(tokens: Iterable[Any]) -> re.Pattern[str]:

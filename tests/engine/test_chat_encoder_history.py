@@ -271,8 +271,8 @@ def test_a_template_that_rewrites_answers_falls_back_to_the_last_stable_one() ->
     text = tokenizer.decode(prompt.token_ids, False)
     assert "assistant\nyes<|im_end|>" in text
     assert "hm" not in text
-    history = "\n<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n"
-    assert prompt.reencoded_tokens == len(tokenizer.encode_template(history))
+    # The question before it was fed as it still is.
+    assert prompt.reencoded_tokens == len(tokenizer.encode_template("yes<|im_end|>\n"))
 
 
 # --- going on with an answer ----------------------------------------------------------------------
