@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +46,7 @@ class Quire:
         config = EngineConfig(num_blocks=num_blocks, max_model_len=4096)
         loaded = build_engine(path, models_dir, config, no_progress, never_cancelled)
         self.core = loaded.core
+        self.encoder = loaded.encoder
         self.dtype = loaded.info.dtype
         self._count = 0
 
@@ -106,3 +109,35 @@ class Transformers:
     def _note_moment(self, ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
         self._moments.append(time.perf_counter())
         return torch.zeros(len(ids), dtype=torch.bool)
+
+
+class OneAtATime:
+    """Another contestant that gets each prompt by itself, as conversations without batching do."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.name = contestant.name
+        self._contestant = contestant
+
+    def generate(self, prompts: list[list[int]], new_tokens: int) -> Run:
+        runs = [self._contestant.generate([prompt], new_tokens) for prompt in prompts]
+        before = sum(run.last_s for run in runs[:-1])
+        return Run(before + runs[-1].first_s, before + runs[-1].last_s)
+
+
+def side_by_side(
+    title: str,
+    both: Sequence[Contestant],
+    repeats: int,
+    make_prompts: Callable[[], list[list[int]]],
+    new_tokens: int,
+    rate: Callable[[Run], float],
+) -> tuple[float, float]:
+    """Our median rate and its ratio to the other's; they take turns on the same prompts."""
+    rates: dict[str, list[float]] = {contestant.name: [] for contestant in both}
+    for turn in range(repeats):
+        prompts = make_prompts()
+        for contestant in both if turn % 2 == 0 else both[::-1]:
+            rates[contestant.name].append(rate(contestant.generate(prompts, new_tokens)))
+    ours, theirs = (statistics.median(rates[contestant.name]) for contestant in both)
+    print(f"{title}: {ours:.1f} tok/s, transformers {theirs:.1f}, ratio {ours / theirs:.2f}")
+    return ours, ours / theirs

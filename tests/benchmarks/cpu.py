@@ -5,35 +5,36 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from app.paths import models_dir
 from engine.loading.model_folder import open_model
-from tests.benchmarks.contestants import Contestant, Quire, Run, Transformers
-from tests.helpers.starter import starter_gguf
+from tests.benchmarks.contestants import Contestant, Quire, Transformers, side_by_side
+from tests.benchmarks.options import NeedsCpu, Options, model_path, models_dir
 
 PROMPT_TOKENS = 30
 NEW_TOKENS = 64
 LONG = (512, 1024)
 SHARED_TOKENS = 1000
 PROFILED_TOKENS = 24
-T = TypeVar("T")
 
 
-def measure(path: Path | None, repeats: int) -> dict[str, float]:
+def measure(options: Options) -> dict[str, float]:
     """Runs everything and prints a line for each measurement.
 
     Rates are tokens a second, medians of ``repeats``. A ratio is ours over transformers'.
+
+    Raises:
+        NeedsCpu: another device was asked for.
     """
-    path = path or starter_gguf()
-    files = open_model(path, models_dir())
+    if options.on_gpu:
+        raise NeedsCpu("cpu measures on the CPU; for a GPU there are W1, decode and prefill")
+    repeats = options.repeats or (1 if options.small else 5)
+    path, folder = model_path(options), models_dir(options)
+    files = open_model(path, folder)
     draw = Draw(files.config.vocab_size)
-    quire = Quire(path, models_dir(), num_blocks=2048)
+    quire = Quire(path, folder, num_blocks=2048)
     both: list[Contestant] = [quire, Transformers(files, quire.dtype)]
     print(f"{files.config.name}, {quire.dtype}, {torch.get_num_threads()} threads, {repeats} runs")
     for contestant in both:
@@ -85,25 +86,6 @@ class Draw:
 
     def prompt(self, length: int) -> list[int]:
         return [self._random.randrange(self._vocab_size) for _ in range(length)]
-
-
-def side_by_side(
-    title: str,
-    both: list[Contestant],
-    repeats: int,
-    make_prompts: Callable[[], list[list[int]]],
-    new_tokens: int,
-    rate: Callable[[Run], float],
-) -> tuple[float, float]:
-    """Our median rate and its ratio to the other's; they take turns on the same prompts."""
-    rates: dict[str, list[float]] = {contestant.name: [] for contestant in both}
-    for turn in range(repeats):
-        prompts = make_prompts()
-        for contestant in both if turn % 2 == 0 else both[::-1]:
-            rates[contestant.name].append(rate(contestant.generate(prompts, new_tokens)))
-    ours, theirs = (statistics.median(rates[contestant.name]) for contestant in both)
-    print(f"{title}: {ours:.1f} tok/s, transformers {theirs:.1f}, ratio {ours / theirs:.2f}")
-    return ours, ours / theirs
 
 
 def shared_prefix(quire: Quire, draw: Draw, repeats: int) -> float:

@@ -1,0 +1,175 @@
+"""Engines to measure: any model behind an EngineCore whose steps are watched, no tokenizer needed.
+
+Nothing here imports the application, GGUF or the tokenizers, which are not on every machine.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.api.events import ModelInfo, RequestEvent
+from engine.api.params import EngineConfig
+from engine.block_hash import root_hash
+from engine.core import EngineCore
+from engine.devices import resolve_device, resolve_dtype
+from engine.limits import ModelLimits
+from engine.model_loader import LoadedEngine
+from engine.model_runner import ModelRunner, build_runner
+from engine.models.config import ModelConfig
+from tests.benchmarks.options import RANDOM, Options, model_path, models_dir
+from tests.benchmarks.random_models import num_parameters, random_weights, shape_of
+from tests.benchmarks.runners import NullRunner, WatchedRunner
+from tests.benchmarks.word_chat import (
+    FINGERPRINT,
+    NullStream,
+    WordEncoder,
+    WordStream,
+    WordTokenizer,
+)
+
+_DEVICE_SHARE = 0.92
+_DEVICE_WORKSPACE_BYTES = 4 << 30
+_HOST_POOL_BYTES = 2 << 30
+
+
+@dataclass(slots=True)
+class Bench:
+    """An engine with its parts: ``core`` steps through ``watch``, and that through ``runner``."""
+
+    core: EngineCore
+    watch: WatchedRunner
+    runner: ModelRunner
+    config: ModelConfig
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def pool_blocks(self) -> int:
+        return self.core.pool.num_blocks
+
+    def facts(self) -> dict[str, object]:
+        """What every row should say of the engine."""
+        return {
+            "model": self.config.name,
+            "device": str(self.device),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "backend": self.runner.attention.name,
+        }
+
+    def fill_pool(self) -> None:
+        """Puts noise into every slot: zeros would be faster than any real context."""
+        cache = self.runner.attention.cache
+        assert cache is not None, "a backend without a pool"
+        for tensor in (*cache.k, *cache.v):
+            tensor.normal_()
+
+
+def open_bench(options: Options, model: str, **settings: object) -> Bench:
+    """An engine over a model.
+
+    Args:
+        options: what the command line asked for; it wins over ``settings``.
+        model: a path, ``random:NAME``, or empty for the starter model.
+        settings: of ``EngineConfig``. Of ``num_blocks`` there are fewer where memory holds fewer;
+            as many as it holds if there is no such number.
+    """
+    device = resolve_device(options.device)
+    config = EngineConfig.from_mapping(options.engine_settings(**settings))
+    dtype = resolve_dtype(config.dtype, device)
+    shape, weights, num_weights = _model(options, model, device, dtype)
+    block_bytes = shape.kv_bytes_per_token(dtype.itemsize) * config.block_size
+    room = _room_bytes(device, num_weights * dtype.itemsize) // block_bytes
+    blocks = min(config.num_blocks or room, room)
+    length = min(config.max_model_len or shape.context_length, shape.context_length)
+    runner = build_runner(
+        shape,
+        weights,
+        num_blocks=blocks,
+        block_size=config.block_size,
+        max_model_len=length,
+        max_running_requests=config.max_running_requests,
+        device=config.device,
+        dtype=config.dtype,
+        backend=config.backend,
+    )
+    watch = WatchedRunner(runner)
+    root = root_hash(shape.name, str(dtype), runner.attention.name)
+    limits = ModelLimits(length, frozenset(), root, FINGERPRINT)
+    config = replace(config, prefix_caching=runner.attention.cache is not None)
+    core = EngineCore(watch, limits, config, blocks, lambda stop: WordStream())
+    watch.pool = core.pool
+    return Bench(core, watch, runner, shape, device, dtype)
+
+
+def close(bench: Bench) -> None:
+    """Gives the memory back before the next engine is made; ``bench`` cannot be used again."""
+    del bench.core, bench.watch, bench.runner
+    gc.collect()
+    if bench.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def null_core(num_blocks: int, block_size: int = 16, **settings: object) -> EngineCore:
+    """An engine whose model takes no time and whose context has no end."""
+    config = EngineConfig.from_mapping({"block_size": block_size, **settings})
+    limits = ModelLimits(1 << 30, frozenset(), root_hash("null"), FINGERPRINT)
+    return EngineCore(NullRunner(), limits, config, num_blocks, lambda stop: NullStream())
+
+
+def loaded(bench: Bench) -> LoadedEngine:
+    """The engine as the loader would hand it to the engine thread: it chats in words."""
+    tokenizer = WordTokenizer(bench.config.vocab_size)
+    block_bytes = bench.config.kv_bytes_per_token(bench.dtype.itemsize) * bench.core.pool.block_size
+    info = ModelInfo(
+        name=bench.config.name,
+        path="",
+        architecture=bench.config.architecture,
+        num_parameters=num_parameters(bench.config),
+        weights_bytes=bench.runner.decoder.weights_bytes,
+        kv_bytes_per_token=bench.config.kv_bytes_per_token(bench.dtype.itemsize),
+        context_length=bench.core.limits.context_length,
+        vocab_size=bench.config.vocab_size,
+        dtype=str(bench.dtype).removeprefix("torch."),
+        device=str(bench.device),
+        backend=bench.runner.attention.name,
+        backend_reason="",
+        num_blocks=bench.pool_blocks,
+        block_size=bench.core.pool.block_size,
+        fingerprint=FINGERPRINT,
+        has_chat_template=True,
+    )
+    # The thread asks for nothing more of either than what these do.
+    return LoadedEngine(bench.core, tokenizer, WordEncoder(tokenizer), info, block_bytes, 0.0)  # type: ignore[arg-type]
+
+
+def run_steps(core: EngineCore) -> Iterator[RequestEvent]:
+    """Steps until there is nothing left to do, and the events of all steps."""
+    while core.has_work:
+        yield from core.step()
+
+
+def _model(
+    options: Options, model: str, device: torch.device, dtype: torch.dtype
+) -> tuple[ModelConfig, Iterable[tuple[str, Tensor]], int]:
+    if model.startswith(RANDOM):
+        shape = shape_of(model.removeprefix(RANDOM))
+        return shape, random_weights(shape, device, dtype), num_parameters(shape)
+    from engine.loading.model_folder import open_model
+
+    path = Path(model) if model else model_path(options)
+    files = open_model(path, models_dir(options))
+    return files.config, files.weights(), files.num_parameters
+
+
+def _room_bytes(device: torch.device, weights_bytes: int) -> int:
+    """What a pool may take."""
+    if device.type != "cuda":
+        return _HOST_POOL_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(int(free * _DEVICE_SHARE) - weights_bytes - _DEVICE_WORKSPACE_BYTES, 0)
