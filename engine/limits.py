@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.api.errors import (
+    DeviceLostError,
     EngineError,
     ErrorInfo,
     InternalError,
@@ -59,6 +60,44 @@ def pool_refusal(num_tokens: int, pool: BlockPool) -> PromptExceedsPoolError:
         pool_tokens=usable,
         pinned_blocks=pool.num_pinned,
     )
+
+
+# What CUDA says once its context is broken, in this process for good. Texts of cudaError_t and
+# cublasStatus_t as torch 2.4 to 2.13 passes them on.
+_LOST = (
+    "an illegal memory access was encountered",
+    "an illegal instruction was encountered",
+    "misaligned address",
+    "operation not supported on global/shared address space",
+    "invalid program counter",
+    "device-side assert triggered",
+    "unspecified launch failure",
+    "the launch timed out and was terminated",
+    "uncorrectable ecc error",
+    "hardware stack error",
+    "context is destroyed",
+    "gpu is lost",
+    "cublas_status_execution_failed",
+    "cudnn_status_execution_failed",
+    "cuda error: unknown error",
+    "driver shutting down",
+)
+
+
+def device_lost(error: BaseException) -> DeviceLostError | None:
+    """The error to report if the device died under the engine, else None.
+
+    After such an error every further call on the device fails in this process; running out of
+    memory or asking for what is not there is none.
+    """
+    if isinstance(error, DeviceLostError):
+        return error
+    text = str(error)
+    lowered = text.lower()
+    if not any(words in lowered for words in _LOST):
+        return None
+    cause = text.splitlines()[0]
+    return DeviceLostError(f"The device failed and cannot be used again: {cause}", cause=cause)
 
 
 def describe_failure(error: Exception) -> ErrorInfo:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from engine.api.commands import LoadModel
 from engine.api.errors import (
@@ -28,14 +28,35 @@ if TYPE_CHECKING:
     from engine.chat_encoder import ChatEncoder
     from engine.core import EngineCore
     from engine.parity import ParityInspector
+    from engine.reconfigure import Reconfigurer
     from engine.tokenizer import Tokenizer
+
+
+class TextSide(Protocol):
+    """What encoding needs of an engine; it holds neither weights nor pool."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def encoder(self) -> ChatEncoder: ...
+    @property
+    def info(self) -> ModelInfo: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _TextSide:
+    tokenizer: Tokenizer
+    encoder: ChatEncoder
+    info: ModelInfo
 
 
 @dataclass(slots=True)
 class LoadedEngine:
     """A model that is ready to answer. ``block_bytes``: of one block's KV over all layers.
 
-    ``inspector``: None where the core has no real model behind it.
+    ``inspector``: None where the core has no real model behind it. ``background_encoder``: another
+    ``encoder`` of the same model, for another thread; None where one will do for both.
+    ``reconfigurer``: None where nothing can be changed.
     """
 
     core: EngineCore
@@ -45,6 +66,12 @@ class LoadedEngine:
     block_bytes: int
     load_s: float
     inspector: ParityInspector | None = None
+    background_encoder: ChatEncoder | None = None
+    reconfigurer: Reconfigurer | None = None
+
+    def text_beside(self) -> TextSide:
+        """The text side for a thread beside the engine's. A tokenizer serves both threads."""
+        return _TextSide(self.tokenizer, self.background_encoder or self.encoder, self.info)
 
 
 LoadOutcome = ModelLoading | LoadedEngine | ErrorInfo

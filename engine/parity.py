@@ -7,7 +7,7 @@ Both run between two steps and change nothing that a request could see.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -158,7 +158,7 @@ class ParityInspector:
         size, bound = self._core.pool.block_size, bounds_of(decoder.dtype).state
         ids = torch.tensor(present.token_ids, dtype=torch.int64, device=decoder.device)
         slots = slots_of(present.block_table, len(ids), size, decoder.device)
-        dense: AttentionBackend = DenseBackend(decoder.config.head_dim)
+        dense: AttentionBackend = DenseBackend(decoder.config)
         check = LiveCheck(Side(dense, ids, (), size), attention.cache, slots, bound)
         positions = torch.arange(len(ids), device=decoder.device)
         decoder.forward(ids, positions, check, positions[:0])
@@ -168,6 +168,20 @@ class ParityInspector:
         return replace(report, command_id=command_id, num_tokens=len(ids))
 
     # --- both ---
+
+    def compare_slices(
+        self, token_ids: Sequence[int], backend: str, reference: str, *, command_id: str
+    ) -> Generator[None, None, ParityReport]:
+        """``compare`` bit by bit."""
+        yield
+        return self.compare(token_ids, backend, reference, command_id=command_id)
+
+    def inspect_slices(
+        self, conversation_id: str, token_ids: Sequence[int], *, command_id: str
+    ) -> Generator[None, None, ParityReport]:
+        """``inspect_conversation`` bit by bit."""
+        yield
+        return self.inspect_conversation(conversation_id, token_ids, command_id=command_id)
 
     def _check_length(self, num_tokens: int) -> None:
         context = self._core.limits.context_length

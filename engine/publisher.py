@@ -4,6 +4,7 @@ want.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.api.client import QueueClient
@@ -79,7 +80,7 @@ class Publisher:
                 self._publish_snapshot(subscription.client, now_s)
                 subscription.client.post(BlockEvents(events))
 
-    def stats(self, clients: list[QueueClient], now_s: float, *, force: bool = False) -> None:
+    def stats(self, clients: Iterable[QueueClient], now_s: float, *, force: bool = False) -> None:
         """The status strip's counters, about twice a second."""
         if self._snapshotter is None or (now_s < self._stats_due_s and not force):
             return

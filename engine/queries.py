@@ -1,10 +1,14 @@
-"""Questions about the engine that change nothing, each with one reply."""
+"""Questions about the engine that change nothing, each with one reply.
+
+Each is a first half that encodes, perhaps in another thread, and a second one on the engine thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from engine.api.commands import (
     BlockText,
@@ -18,13 +22,13 @@ from engine.api.commands import (
 from engine.api.errors import (
     EmptyMessageError,
     InvalidValueError,
-    NoModelError,
     NotSupportedYetError,
 )
 from engine.api.events import BlockTextReady, EditCostReady, ForecastReady, Reply, TokensCounted
 from engine.api.params import ContextPolicy, SamplingParams
-from engine.context_policy import fit_prompt, kept_messages
-from engine.model_loader import LoadedEngine
+from engine.context_policy import FittedPrompt, fit_prompt, kept_messages
+from engine.encoding import Encode
+from engine.model_loader import LoadedEngine, TextSide
 from engine.request import Request
 
 if TYPE_CHECKING:
@@ -35,29 +39,44 @@ _UNLIKELY = "\u2042"
 """A character (asterism) to begin an edited message with: no ordinary text begins so."""
 
 
-def answer(engine: LoadedEngine | None, command: Command) -> Reply:
-    """The reply to a query.
+Sliced = Generator[None, None, Reply]
+"""A reply that takes long: it is worked on bit by bit, between two steps."""
+
+
+def nothing(text: TextSide, command: Command) -> None:
+    """The first half of what encodes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """``encode`` gives what ``reply`` takes last."""
+
+    reply: Callable[[LoadedEngine, Any, Any], Reply | Sliced]
+    encode: Encode = nothing
+
+
+def query_of(command: Command) -> Query:
+    """How to answer a command.
 
     Raises:
         NotSupportedYetError: a command of the interface that this engine does not do yet.
-        NoModelError: nothing is loaded.
     """
-    handler = _HANDLERS.get(type(command))
-    if handler is None:
+    query = _QUERIES.get(type(command))
+    if query is None:
         name = type(command).__name__
         raise NotSupportedYetError(f"{name} is not supported yet.", command=name)
-    if engine is None:
-        raise NoModelError("No model is loaded.")
-    return handler(engine, command)
+    return query
 
 
-def _count_tokens(engine: LoadedEngine, command: Command) -> Reply:
-    assert isinstance(command, CountTokens)
-    return TokensCounted(command.command_id, len(engine.tokenizer.encode_text(command.text)))
+def _encode_text(text: TextSide, command: CountTokens) -> int:
+    return len(text.tokenizer.encode_text(command.text))
 
 
-def _block_text(engine: LoadedEngine, command: Command) -> Reply:
-    assert isinstance(command, BlockText)
+def _count_tokens(engine: LoadedEngine, command: CountTokens, num_tokens: int) -> Reply:
+    return TokensCounted(command.command_id, num_tokens)
+
+
+def _block_text(engine: LoadedEngine, command: BlockText, _: None) -> Reply:
     pool = engine.core.pool
     block_id = command.block_id
     if not 0 <= block_id < pool.num_blocks:
@@ -80,11 +99,12 @@ def _block_text(engine: LoadedEngine, command: Command) -> Reply:
     )
 
 
-def _forecast(engine: LoadedEngine, command: Command) -> Reply:
-    assert isinstance(command, Forecast)
-    core = engine.core
-    fitted = fit_prompt(engine, command.messages, command.context, max_tokens=command.max_tokens)
-    prompt = fitted.prompt
+def _fit_forecast(text: TextSide, command: Forecast) -> FittedPrompt:
+    return fit_prompt(text, command.messages, command.context, max_tokens=command.max_tokens)
+
+
+def _forecast(engine: LoadedEngine, command: Forecast, fitted: FittedPrompt) -> Reply:
+    core, prompt = engine.core, fitted.prompt
     request = Request(
         request_id="forecast",
         conversation_id=command.conversation_id,
@@ -116,13 +136,20 @@ def _forecast(engine: LoadedEngine, command: Command) -> Reply:
     )
 
 
-def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
-    """What no longer matches once the message at the index reads differently."""
-    assert isinstance(command, EditCost)
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """``num_kept`` of a prompt's ``num_tokens`` stay when a message reads differently."""
+
+    num_tokens: int
+    num_kept: int
+
+
+def _compare_edited(text: TextSide, command: EditCost) -> _Edit:
+    """What still matches once the message at the index reads differently."""
     messages, index = command.messages, command.index
     if not 0 <= index < len(messages):
         raise InvalidValueError(f"index = {index}: there are {len(messages)} messages", index=index)
-    before = engine.encoder.encode(kept_messages(messages, command.context)).token_ids
+    before = text.encoder.encode(kept_messages(messages, command.context)).token_ids
     edited = replace(messages[index], content=_UNLIKELY + messages[index].content, turn=None)
     # Answers after the edited message no longer stand for ids that were fed after it.
     rest = [replace(message, turn=None) for message in messages[index + 1 :]]
@@ -130,39 +157,47 @@ def _edit_cost(engine: LoadedEngine, command: Command) -> Reply:
     context = command.context
     if not any(message is edited for message in kept_messages(changed, context)):
         context = ContextPolicy()
-    after = engine.encoder.encode(kept_messages(changed, context)).token_ids
+    after = text.encoder.encode(kept_messages(changed, context)).token_ids
     kept = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
         min(len(before), len(after)),
     )
+    return _Edit(len(before), kept)
+
+
+def _edit_cost(engine: LoadedEngine, command: EditCost, edit: _Edit) -> Reply:
     core = engine.core
     size, rate = core.pool.block_size, core.metrics.prefill_tokens_per_s
-    invalidated = len(before) - kept
+    total, kept = edit.num_tokens, edit.num_kept
     return EditCostReady(
         command.command_id,
-        invalidated_tokens=invalidated,
-        invalidated_blocks=-(-len(before) // size) - kept // size,
-        recompute_s=(len(before) - kept // size * size) / rate if rate else 0.0,
+        invalidated_tokens=total - kept,
+        invalidated_blocks=-(-total // size) - kept // size,
+        recompute_s=(total - kept // size * size) / rate if rate else 0.0,
     )
 
 
-def _inspect(engine: LoadedEngine, command: Command) -> Reply:
-    assert isinstance(command, Inspect)
-    inspector = _inspector(engine)
+def _encode_inspected(text: TextSide, command: Inspect) -> list[int]:
     messages = kept_messages(command.messages, command.context)
-    token_ids = engine.encoder.encode(messages).token_ids if messages else ()
-    return inspector.inspect_conversation(
+    return text.encoder.encode(messages).token_ids if messages else []
+
+
+def _inspect(engine: LoadedEngine, command: Inspect, token_ids: list[int]) -> Sliced:
+    return _inspector(engine).inspect_slices(
         command.conversation_id, token_ids, command_id=command.command_id
     )
 
 
-def _compare_backends(engine: LoadedEngine, command: Command) -> Reply:
-    assert isinstance(command, CompareBackends)
+def _encode_compared(text: TextSide, command: CompareBackends) -> list[int]:
     if not command.messages:
         raise EmptyMessageError("There is nothing to compare: the conversation is empty.")
-    messages = kept_messages(command.messages, command.context)
-    token_ids = engine.encoder.encode(messages).token_ids
-    return _inspector(engine).compare(
+    return text.encoder.encode(kept_messages(command.messages, command.context)).token_ids
+
+
+def _compare_backends(
+    engine: LoadedEngine, command: CompareBackends, token_ids: list[int]
+) -> Sliced:
+    return _inspector(engine).compare_slices(
         token_ids, command.backend, command.reference, command_id=command.command_id
     )
 
@@ -173,11 +208,13 @@ def _inspector(engine: LoadedEngine) -> ParityInspector:
     return engine.inspector
 
 
-_HANDLERS: dict[type[Command], Callable[[LoadedEngine, Command], Reply]] = {
-    CompareBackends: _compare_backends,
-    Inspect: _inspect,
-    CountTokens: _count_tokens,
-    BlockText: _block_text,
-    Forecast: _forecast,
-    EditCost: _edit_cost,
-}
+_QUERIES: Mapping[type[Command], Query] = MappingProxyType(
+    {
+        CompareBackends: Query(_compare_backends, _encode_compared),
+        Inspect: Query(_inspect, _encode_inspected),
+        CountTokens: Query(_count_tokens, _encode_text),
+        BlockText: Query(_block_text),
+        Forecast: Query(_forecast, _fit_forecast),
+        EditCost: Query(_edit_cost, _compare_edited),
+    }
+)

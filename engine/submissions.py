@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from engine.api.client import QueueClient
-from engine.api.commands import Continue, Fork, Submit
+from engine.api.commands import Command, Continue, Fork, Pause, Resume, Submit, Truncate
 from engine.api.errors import (
     DuplicateIdError,
     EmptyMessageError,
-    EngineError,
     ErrorInfo,
     NoModelError,
-    unexpected,
 )
 from engine.api.events import (
     FinishReason,
@@ -25,26 +25,52 @@ from engine.api.events import (
     RequestWaiting,
     WaitReason,
 )
-from engine.api.params import SamplingParams
-from engine.context_policy import fit_prompt
-from engine.model_loader import LoadedEngine
+from engine.api.refusal import ids_of, unstarted
+from engine.context_policy import FittedPrompt, fit_prompt
+from engine.encoding import EncodingJob, Encodings
+from engine.model_loader import LoadedEngine, TextSide
+
+_OF_A_REQUEST = (Pause, Resume, Fork, Truncate)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A request that came while a model was loading."""
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """Requests that the core does not know yet: a model loads, or their prompt is being encoded.
+
+    ``waiting``: those of the command's requests that have not been cancelled since. ``deferred``:
+    commands about them, for when the core knows them.
+    """
 
     client: QueueClient
     command: Submit | Continue
     arrival_s: float
+    waiting: dict[str, None]
+    deferred: list[tuple[QueueClient, Command]] = field(default_factory=list)
+    job: EncodingJob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    client: QueueClient
+    conversation_id: str
 
 
 class Submissions:
-    """Knows which client made which request, and holds requests back while a model loads."""
+    """Knows which client made which request, and holds requests back while a model loads.
 
-    def __init__(self) -> None:
-        self._client_of: dict[str, QueueClient] = {}
-        self._held: list[_Held] = []
+    ``handle`` serves a command again that came too early.
+    """
+
+    def __init__(
+        self, encodings: Encodings, handle: Callable[[QueueClient, Command], None]
+    ) -> None:
+        self._encodings = encodings
+        self._handle = handle
+        self._running: dict[str, _Running] = {}
+        self._pending: dict[str, _Pending] = {}
+        self._held: list[_Pending] = []
+
+    # --- from the command to the core ---
 
     def hold(self, client: QueueClient, command: Submit | Continue, now_s: float) -> None:
         """Keeps a request until the model is there.
@@ -52,22 +78,21 @@ class Submissions:
         Raises:
             DuplicateIdError: a request id is in use.
         """
-        self._require_new(command)
-        self._held.append(_Held(client, command, now_s))
+        self._held.append(self._begin(client, command, now_s))
         for request_id in ids_of(command):
             client.post(RequestWaiting(request_id, command.conversation_id, WaitReason.LOADING))
 
     def release_held(self, engine: LoadedEngine) -> None:
         """The model is there: submits what was held, in order."""
         held, self._held = self._held, []
-        for item in held:
-            self.submit(engine, item.client, item.command, item.arrival_s)
+        for pending in held:
+            self._encode(engine, pending)
 
     def refuse_held(self, error: ErrorInfo) -> None:
         """The model did not come: every held request ends with the reason."""
         held, self._held = self._held, []
-        for item in held:
-            _refuse(item.client, item.command, error)
+        for pending in held:
+            self._refuse(pending, error)
 
     def submit(
         self,
@@ -76,45 +101,59 @@ class Submissions:
         command: Submit | Continue,
         now_s: float,
     ) -> None:
-        """Encodes the prompt and queues one request for each answer wanted.
+        """Encodes the prompt, at once or soon, and queues one request for each answer wanted.
 
         Raises:
             DuplicateIdError: a request id is in use; the request that has it goes on.
         """
-        self._require_new(command)
-        try:
-            if engine is None:
-                raise NoModelError("No model is loaded.")
-            self._add(engine, client, command, now_s)
-        except EngineError as error:
-            _refuse(client, command, error.info())
-        except Exception as error:
-            _refuse(client, command, unexpected(error).info())
+        pending = self._begin(client, command, now_s)
+        if engine is None:
+            self._refuse(pending, NoModelError("No model is loaded.").info())
+        else:
+            self._encode(engine, pending)
 
-    def _require_new(self, command: Submit | Continue) -> None:
-        held = {request_id for item in self._held for request_id in ids_of(item.command)}
-        for request_id in ids_of(command):
-            if request_id in self._client_of or request_id in held:
-                raise DuplicateIdError(f"request {request_id} exists already")
+    def defer(self, client: QueueClient, command: Command) -> bool:
+        """Keeps a command about a request that the core does not know yet. False: it is no such."""
+        if not isinstance(command, _OF_A_REQUEST):
+            return False
+        pending = self._pending.get(command.request_id)
+        if pending is not None:
+            pending.deferred.append((client, command))
+        return pending is not None
 
-    def _add(
-        self, engine: LoadedEngine, client: QueueClient, command: Submit | Continue, now_s: float
-    ) -> None:
-        continues = isinstance(command, Continue)
-        last = command.messages[-1] if command.messages else None
-        if last is None or (not continues and not last.content.strip()):
-            raise EmptyMessageError("There is nothing to answer: the last message is empty.")
-        fitted = fit_prompt(
-            engine,
-            command.messages,
-            command.context,
-            max_tokens=command.params.max_tokens,
-            continue_answer=continues,
-        )
-        prompt = fitted.prompt
-        seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
+    def _begin(self, client: QueueClient, command: Submit | Continue, now_s: float) -> _Pending:
         request_ids = ids_of(command)
         for index, request_id in enumerate(request_ids):
+            known = request_id in self._running or request_id in self._pending
+            if known or request_id in request_ids[:index]:
+                raise DuplicateIdError(f"request {request_id} exists already")
+        pending = _Pending(client, command, now_s, dict.fromkeys(request_ids))
+        for request_id in request_ids:
+            self._pending[request_id] = pending
+        return pending
+
+    def _encode(self, engine: LoadedEngine, pending: _Pending) -> None:
+        pending.job = EncodingJob(
+            pending.client,
+            pending.command,
+            encode=_fit,
+            finish=lambda fitted: self._enter(engine, pending, fitted),
+            refuse=lambda error: self._refuse(pending, error),
+        )
+        self._encodings.start(engine, pending.job)
+
+    def _enter(self, engine: LoadedEngine, pending: _Pending, fitted: FittedPrompt) -> None:
+        self._add(engine, pending, fitted)
+        self._settle(pending)
+
+    def _add(self, engine: LoadedEngine, pending: _Pending, fitted: FittedPrompt) -> None:
+        command, client, prompt = pending.command, pending.client, fitted.prompt
+        continues = isinstance(command, Continue)
+        seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
+        first = next(iter(pending.waiting))
+        for index, request_id in enumerate(ids_of(command)):
+            if request_id not in pending.waiting:
+                continue
             params = replace(command.params, seed=answer_seed(seed, index))
             request = engine.core.add_request(
                 request_id,
@@ -125,10 +164,11 @@ class Submissions:
                 answer_start=prompt.answer_start if continues else None,
                 answer_chars=prompt.answer_chars,
                 output_index=index,
-                sibling=request_ids[0] if index else "",
-                arrival_s=now_s,
+                sibling="" if request_id == first else first,
+                arrival_s=pending.arrival_s,
             )
-            self._client_of[request_id] = client
+            del self._pending[request_id], pending.waiting[request_id]
+            self._running[request_id] = _Running(client, command.conversation_id)
             client.post(
                 RequestQueued(
                     request_id,
@@ -140,6 +180,38 @@ class Submissions:
                 )
             )
 
+    def _refuse(self, pending: _Pending, error: ErrorInfo) -> None:
+        """Those that have not got into the core end with the error."""
+        self._end_pending(pending, FinishReason.ERROR, error)
+
+    def _end_pending(
+        self, pending: _Pending, reason: FinishReason, error: ErrorInfo | None = None
+    ) -> None:
+        for request_id in list(pending.waiting):
+            del self._pending[request_id], pending.waiting[request_id]
+            pending.client.post(unstarted(pending.command, request_id, reason, error))
+        self._forget(pending)
+        self._settle(pending)
+
+    def _forget(self, pending: _Pending) -> None:
+        """Nothing of it is wanted any more."""
+        if pending in self._held:
+            self._held.remove(pending)
+        self._encodings.drop(lambda job: job is pending.job)
+
+    def _settle(self, pending: _Pending) -> None:
+        """Serves the commands that came too early, now that it is known what became of it."""
+        deferred, pending.deferred = pending.deferred, []
+        for client, command in deferred:
+            self._handle(client, command)
+
+    # --- one request, one client ---
+
+    def may_touch(self, client: QueueClient, request_id: str) -> bool:
+        """Whether the request is the client's; everything is the owner's."""
+        found = self._running.get(request_id) or self._pending.get(request_id)
+        return client.is_owner or found is None or found.client is client
+
     def fork(self, engine: LoadedEngine, client: QueueClient, command: Fork) -> None:
         """Splits a running request; the child's events go to the client that asked.
 
@@ -147,49 +219,94 @@ class Submissions:
             UnknownIdError: there is no such request.
             DuplicateIdError: the child's id is in use.
         """
-        engine.core.fork(
-            command.request_id,
-            command.new_request_id,
-            command.new_conversation_id,
-            command.seed,
-        )
-        self._client_of[command.new_request_id] = client
-        self.post(engine.core.take_events())
+        child_id = command.new_request_id
+        if child_id in self._pending:
+            raise DuplicateIdError(f"request {child_id} exists already", request_id=child_id)
+        try:
+            engine.core.fork(
+                command.request_id, child_id, command.new_conversation_id, command.seed
+            )
+            self._running[child_id] = _Running(client, command.new_conversation_id)
+        finally:
+            # What was in flight has been committed, whether or not the parent was still there.
+            self.post(engine.core.take_events())
 
     def cancel(self, engine: LoadedEngine | None, request_id: str) -> None:
         """Ends a request wherever it is; unknown ids are ignored."""
-        for item in self._held:
-            if request_id in ids_of(item.command):
-                self._held.remove(item)
-                item.client.post(_unstarted(item.command, request_id, FinishReason.CANCELLED))
-                rest = tuple(other for other in ids_of(item.command) if other != request_id)
-                if rest:
-                    self._held.append(replace(item, command=_with_ids(item.command, rest)))
-                return
-        if engine is not None:
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            del pending.waiting[request_id]
+            pending.client.post(unstarted(pending.command, request_id, FinishReason.CANCELLED))
+            if not pending.waiting:
+                self._forget(pending)
+                self._settle(pending)
+        elif engine is not None:
             engine.core.cancel(request_id)
             self.post(engine.core.take_events())
 
+    def depart(self, engine: LoadedEngine | None, client: QueueClient) -> None:
+        """Ends all requests of a client, and what others have asked about them."""
+        for pending in set(self._pending.values()):
+            pending.deferred = [item for item in pending.deferred if item[0] is not client]
+            if pending.client is client:
+                self._end_pending(pending, FinishReason.CANCELLED)
+        for request_id in [name for name, run in self._running.items() if run.client is client]:
+            self.cancel(engine, request_id)
+
+    # --- all requests ---
+
     def cancel_all(self, engine: LoadedEngine) -> None:
-        """Ends every request of an engine that is going away."""
+        """Ends every request of an engine that is going away; those that are held stay."""
+        for pending in set(self._pending.values()).difference(self._held):
+            self._end_pending(pending, FinishReason.CANCELLED)
         for request_id in list(engine.core.requests):
             engine.core.cancel(request_id)
         self.post(engine.core.take_events())
 
+    def cancel_held(self) -> None:
+        """Ends every request that waits for a model: none will come."""
+        for pending in list(self._held):
+            self._end_pending(pending, FinishReason.CANCELLED)
+
+    def fail_all(self, engine: LoadedEngine | None, error: ErrorInfo) -> None:
+        """Ends every request with an error, whatever state the engine is in.
+
+        What it has said so far is told first, and its ids if they can still be had.
+        """
+        for pending in set(self._pending.values()):
+            self._end_pending(pending, FinishReason.ERROR, error)
+        for request_id, running in list(self._running.items()):
+            if engine is not None:
+                # What broke the engine may break this too; then the bare end must do.
+                with suppress(Exception):
+                    engine.core.fail(request_id, error)
+                self.post(engine.core.take_events())
+            if request_id in self._running:
+                self.post([_bare_end(request_id, running.conversation_id, error)])
+
     def post(self, events: list[RequestEvent]) -> None:
         """Each event goes to the client that made the request."""
         for event in events:
-            client = self._client_of.get(event.request_id)
-            if client is None:
+            running = self._running.get(event.request_id)
+            if running is None:
                 continue
-            client.post(event)
+            running.client.post(event)
             if isinstance(event, RequestFinished):
-                del self._client_of[event.request_id]
+                del self._running[event.request_id]
 
 
-def ids_of(command: Submit | Continue) -> tuple[str, ...]:
-    """The requests that a command makes."""
-    return (command.request_id,) if isinstance(command, Continue) else command.request_ids
+def _fit(text: TextSide, command: Submit | Continue) -> FittedPrompt:
+    continues = isinstance(command, Continue)
+    last = command.messages[-1] if command.messages else None
+    if last is None or (not continues and not last.content.strip()):
+        raise EmptyMessageError("There is nothing to answer: the last message is empty.")
+    return fit_prompt(
+        text,
+        command.messages,
+        command.context,
+        max_tokens=command.params.max_tokens,
+        continue_answer=continues,
+    )
 
 
 def answer_seed(seed: int, index: int) -> int:
@@ -202,29 +319,14 @@ def answer_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest[:8], "little")
 
 
-def _with_ids(command: Submit | Continue, request_ids: tuple[str, ...]) -> Submit | Continue:
-    return command if isinstance(command, Continue) else replace(command, request_ids=request_ids)
-
-
-def _unstarted(
-    command: Submit | Continue,
-    request_id: str,
-    reason: FinishReason,
-    error: ErrorInfo | None = None,
-) -> RequestFinished:
-    params: SamplingParams = command.params
+def _bare_end(request_id: str, conversation_id: str, error: ErrorInfo) -> RequestFinished:
     return RequestFinished(
         request_id,
-        command.conversation_id,
-        reason=reason,
+        conversation_id,
+        reason=FinishReason.ERROR,
         text="",
         usage=RequestUsage(),
         turn=None,
-        seed=params.seed or 0,
+        seed=0,
         error=error,
     )
-
-
-def _refuse(client: QueueClient, command: Submit | Continue, error: ErrorInfo) -> None:
-    for request_id in ids_of(command):
-        client.post(_unstarted(command, request_id, FinishReason.ERROR, error))

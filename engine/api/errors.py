@@ -11,7 +11,9 @@ EngineError
 │   └── MessageTooLongError      even without all that may be dropped
 ├── PromptExceedsPoolError       prompt that can never fit into the pool
 ├── OutOfMemoryError             memory could not be had
-├── DeviceError                  a device that is not there, or died
+├── NotAllowedError              a command that this client may not give
+├── DeviceError                  a device that is not there, or cannot be used
+│   └── DeviceLostError          a device that died under the engine: only a new process helps
 ├── ModelError                   a model that cannot be used
 │   ├── ModelNotFoundError       no file
 │   ├── StarterModelMissingError the starter model has not been fetched
@@ -79,6 +81,10 @@ class DuplicateIdError(EngineError):
     code = "duplicate_id"
 
 
+class NotAllowedError(EngineError):
+    code = "not_allowed"
+
+
 class NoModelError(EngineError):
     code = "no_model"
     action = "Load a model first."
@@ -115,6 +121,11 @@ class OutOfMemoryError(EngineError, MemoryError):
 class DeviceError(EngineError):
     code = "device"
     action = "Choose another device, or restart the program."
+
+
+class DeviceLostError(DeviceError):
+    code = "device_lost"
+    action = "Restart the program: the device's memory cannot be used again in this process."
 
 
 class ModelError(EngineError):

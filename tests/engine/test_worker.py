@@ -10,6 +10,7 @@ from engine.api.client import start_engine
 from engine.api.commands import (
     BlockText,
     Cancel,
+    Command,
     CountTokens,
     Forecast,
     LoadModel,
@@ -19,7 +20,6 @@ from engine.api.commands import (
     StepEngine,
     Submit,
     SubscribePool,
-    Truncate,
     UnloadModel,
     UnsubscribePool,
 )
@@ -212,7 +212,7 @@ def test_impossible_values_are_refused_by_name(talk, command):
 
 
 def test_command_that_is_not_there_yet_says_so(talk):
-    talk.send(Truncate("r", 4, command_id="i"))
+    talk.send(Command(command_id="i"))
     assert talk.until(CommandFailed, command_id="i").error.code == "not_supported_yet"
 
 
