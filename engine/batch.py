@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engine.request import PLACEHOLDER_TOKEN, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+from engine.table_rows import TableRows
 
 _Ints = NDArray[np.int64]
 
@@ -70,10 +71,7 @@ class InputBatch:
 
     def __init__(self, block_size: int, max_blocks: int, max_requests: int) -> None:
         self._block_size = block_size
-        self._tables: _Ints = np.zeros((max(1, max_requests), max(1, max_blocks)), np.int64)
-        self._known: list[list[int]] = [[] for _ in range(len(self._tables))]
-        self._free_rows = list(range(len(self._tables) - 1, -1, -1))
-        self._row_of: dict[str, int] = {}
+        self._rows = TableRows(max_blocks, max_requests)
         self._allocate(256)
 
     def build(self, output: SchedulerOutput, last_tokens: Mapping[str, int]) -> StepBatch:
@@ -88,6 +86,7 @@ class InputBatch:
         if num_tokens > len(self._ids):
             self._allocate(max(num_tokens, 2 * len(self._ids)))
         num_decodes = len(output.decodes)
+        self._rows.changes.clear()
         tables, lengths = self._lay_decodes(output.decodes, last_tokens)
         spans: list[PrefillSpan] = []
         sample_rows = list(range(num_decodes))
@@ -115,15 +114,12 @@ class InputBatch:
 
     def forget(self, request_id: str) -> None:
         """Frees the request's row; unknown ids are ignored."""
-        row = self._row_of.pop(request_id, None)
-        if row is not None:
-            self._known[row] = []
-            self._free_rows.append(row)
+        self._rows.forget(request_id)
 
     @property
     def num_rows_used(self) -> int:
         """Requests that hold a row."""
-        return len(self._row_of)
+        return self._rows.num_used
 
     def _lay_decodes(
         self, chunks: Sequence[ScheduledChunk], last_tokens: Mapping[str, int]
@@ -131,21 +127,22 @@ class InputBatch:
         count = len(chunks)
         if not count:
             return np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
-        rows = [self._refresh_row(chunk.request) for chunk in chunks]
+        rows = [self._rows.row(chunk.request) for chunk in chunks]
+        tables = self._rows.tables
         starts = np.array([chunk.start for chunk in chunks], np.int64)
         self._ids[:count] = [token_at(chunk.request, chunk.start, last_tokens) for chunk in chunks]
         self._positions[:count] = starts
         blocks, offsets = np.divmod(starts, self._block_size)
-        self._slots[:count] = self._tables[rows, blocks] * self._block_size + offsets
-        return self._tables[rows, : int(blocks.max()) + 1], starts + 1
+        self._slots[:count] = tables[rows, blocks] * self._block_size + offsets
+        return tables[rows, : int(blocks.max()) + 1], starts + 1
 
     def _lay_prefill(
         self, chunk: ScheduledChunk, first_row: int, last_tokens: Mapping[str, int]
     ) -> PrefillSpan:
         request, start, count = chunk.request, chunk.start, chunk.num_tokens
         end = first_row + count
-        row = self._refresh_row(request)
-        table = self._tables[row]
+        row = self._rows.row(request)
+        table = self._rows.tables[row]
         tokens = request.token_ids[start : start + count]
         tokens[-1] = token_at(request, start + count - 1, last_tokens)
         self._ids[first_row:end] = tokens
@@ -156,40 +153,6 @@ class InputBatch:
         used = int(blocks[-1]) + 1
         blocks_used = torch.from_numpy(table[:used])
         return PrefillSpan(first_row, count, start, blocks_used, request.request_id)
-
-    def _refresh_row(self, request: Request) -> int:
-        row = self._row_of.get(request.request_id)
-        if row is None:
-            row = self._take_row(request.request_id)
-        known, table = self._known[row], request.block_table
-        if known != table:
-            self._write_table(row, known, table)
-        return row
-
-    def _write_table(self, row: int, known: list[int], table: list[int]) -> None:
-        # Usually a block was appended; copy-on-write and preemption replace earlier ones.
-        same = len(known)
-        if table[:same] != known:
-            pairs = zip(known, table, strict=False)
-            same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(table))
-        if len(table) > self._tables.shape[1]:
-            self._widen(len(table))
-        self._tables[row, same : len(table)] = table[same:]
-        known[same:] = table[same:]
-
-    def _take_row(self, request_id: str) -> int:
-        if not self._free_rows:
-            count = len(self._tables)
-            self._tables = np.concatenate((self._tables, np.zeros_like(self._tables)))
-            self._known.extend([] for _ in range(count))
-            self._free_rows = list(range(2 * count - 1, count - 1, -1))
-        row = self._free_rows.pop()
-        self._row_of[request_id] = row
-        return row
-
-    def _widen(self, blocks: int) -> None:
-        missing = max(blocks - self._tables.shape[1], self._tables.shape[1])
-        self._tables = np.pad(self._tables, ((0, 0), (0, missing)))
 
     def _allocate(self, num_tokens: int) -> None:
         buffers: Any = np.zeros((3, num_tokens), np.int64)
