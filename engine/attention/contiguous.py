@@ -26,8 +26,7 @@ class ContiguousBackend:
     cache = None
 
     def __init__(self, config: ModelConfig) -> None:
-        self._num_layers = config.num_layers
-        self._scale = config.head_dim**-0.5
+        self._config = config
         self._buffers: dict[str, _Buffer] = {}
 
     @property
@@ -43,11 +42,11 @@ class ContiguousBackend:
         assert batch.num_decodes == 0, "a decode does not say whose buffer it is"
         pairs: list[tuple[PrefillSpan, _Buffer]] = []
         for span in batch.prefills:
-            buffer = self._buffers.setdefault(span.request_id, _Buffer(self._num_layers))
+            buffer = self._buffers.setdefault(span.request_id, _Buffer(self._config.num_layers))
             # Should the step break off, rows from its start on are not to be trusted.
             buffer.num_held = min(buffer.num_held, span.start)
             pairs.append((span, buffer))
-        return _Step(pairs, self._num_layers - 1, self._scale)
+        return _Step(pairs, self._config)
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Nothing: there are no blocks."""
@@ -78,19 +77,19 @@ class _Buffer:
 
 
 class _Step:
-    def __init__(
-        self, pairs: Sequence[tuple[PrefillSpan, _Buffer]], last_layer: int, scale: float
-    ) -> None:
+    def __init__(self, pairs: Sequence[tuple[PrefillSpan, _Buffer]], config: ModelConfig) -> None:
         self._pairs = pairs
-        self._last_layer = last_layer
-        self._scale = scale
+        self._last_layer = config.num_layers - 1
+        self._scale = config.attention_scale
+        self._windows = config.windows
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        window, scale = self._windows[layer], self._scale
         parts: list[Tensor] = []
         for span, buffer in self._pairs:
             rows = slice(span.first_row, span.first_row + span.num_tokens)
             keys, values = buffer.append(layer, span.start, key[rows], value[rows])
-            parts.append(attend_causally(query[rows], keys, values, span.start, self._scale))
+            parts.append(attend_causally(query[rows], keys, values, span.start, scale, window))
         if layer == self._last_layer:
             for span, buffer in self._pairs:
                 buffer.num_held = span.start + span.num_tokens

@@ -13,11 +13,19 @@ from torch import Tensor
 
 from engine.attention.base import StepAttention
 from engine.batch import PrefillSpan, StepBatch
+from engine.models.config import ModelConfig
 
 _TILE_ROWS = 256
 
 
-def attend_causally(query: Tensor, key: Tensor, value: Tensor, start: int, scale: float) -> Tensor:
+def attend_causally(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    start: int,
+    scale: float,
+    window: int | None = None,
+) -> Tensor:
     """``softmax(scale · q kᵀ) v`` written out, each token over itself and what lies before it.
 
     In float32 at least, by tiles of rows, so that memory grows with the context and not with its
@@ -28,6 +36,7 @@ def attend_causally(query: Tensor, key: Tensor, value: Tensor, start: int, scale
         key: ``[start + tokens, kv_heads · head_dim]``; ``value`` likewise.
         start: position of the first query.
         scale: factor on the scores.
+        window: a query sees the last so many tokens, its own included; None for all.
 
     Returns:
         ``[tokens, heads, head_dim]`` in the query's dtype.
@@ -42,11 +51,16 @@ def attend_causally(query: Tensor, key: Tensor, value: Tensor, start: int, scale
     out = torch.empty_like(grouped)
     for first in range(0, num_tokens, _TILE_ROWS):
         rows = slice(first, min(first + _TILE_ROWS, num_tokens))
-        seen = start + rows.stop
-        scores = torch.einsum("qkgd,ckd->kgqc", grouped[rows].to(kind), keys[:seen]) * scale
-        future = place[:seen] > place[start + first : seen, None]
-        weights = scores.masked_fill_(future, float("-inf")).softmax(-1)
-        out[rows] = torch.einsum("kgqc,ckd->qkgd", weights, values[:seen]).to(query.dtype)
+        own = place[start + first : start + rows.stop, None]
+        seen = slice(0, start + rows.stop)
+        if window is not None:
+            seen = slice(max(start + first + 1 - window, 0), seen.stop)
+        scores = torch.einsum("qkgd,ckd->kgqc", grouped[rows].to(kind), keys[seen]) * scale
+        unseen = place[seen] > own
+        if window is not None:
+            unseen |= place[seen] <= own - window
+        weights = scores.masked_fill_(unseen, float("-inf")).softmax(-1)
+        out[rows] = torch.einsum("kgqc,ckd->qkgd", weights, values[seen]).to(query.dtype)
     return out.view(num_tokens, num_heads, head_dim)
 
 
@@ -56,8 +70,8 @@ class DenseBackend:
     name = "dense"
     cache = None
 
-    def __init__(self, head_dim: int) -> None:
-        self._scale = head_dim**-0.5
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
 
     def first_missing(self, request_id: str, start: int) -> int:
         return 0
@@ -65,7 +79,7 @@ class DenseBackend:
     def begin_step(self, batch: StepBatch) -> StepAttention:
         assert batch.num_decodes == 0, "a decode without the tokens before it"
         assert all(span.start == 0 for span in batch.prefills), "a chunk without its beginning"
-        return _Step(batch.prefills, self._scale)
+        return _Step(batch.prefills, self._config)
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Nothing: there are no blocks."""
@@ -75,13 +89,17 @@ class DenseBackend:
 
 
 class _Step:
-    def __init__(self, spans: Sequence[PrefillSpan], scale: float) -> None:
+    def __init__(self, spans: Sequence[PrefillSpan], config: ModelConfig) -> None:
         self._spans = spans
-        self._scale = scale
+        self._scale = config.attention_scale
+        self._windows = config.windows
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        window = self._windows[layer]
         parts: list[Tensor] = []
         for span in self._spans:
             rows = slice(span.first_row, span.first_row + span.num_tokens)
-            parts.append(attend_causally(query[rows], key[rows], value[rows], 0, self._scale))
+            parts.append(
+                attend_causally(query[rows], key[rows], value[rows], 0, self._scale, window)
+            )
         return torch.cat(parts).flatten(1)

@@ -33,7 +33,7 @@ def make_backend(
         device: where they live.
     """
     if name == DENSE:
-        return DenseBackend(config.head_dim)
+        return DenseBackend(config)
     if name == CONTIGUOUS:
         return ContiguousBackend(config)
     if cache is None:
@@ -42,5 +42,5 @@ def make_backend(
         # Triton is only there where it can be used.
         from engine.attention.paged_triton import PagedTritonBackend
 
-        return PagedTritonBackend(cache, config.head_dim)
-    return PagedReferenceBackend(cache, config.head_dim)
+        return PagedTritonBackend(cache, config)
+    return PagedReferenceBackend(cache, config)

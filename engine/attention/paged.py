@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from engine.attention.base import StepAttention
 from engine.batch import StepBatch
 from engine.kv_cache import KVCache
+from engine.models.config import ModelConfig
 
 
 class PagedBackend(ABC):
@@ -15,9 +16,10 @@ class PagedBackend(ABC):
 
     name: str
 
-    def __init__(self, cache: KVCache, head_dim: int) -> None:
+    def __init__(self, cache: KVCache, config: ModelConfig) -> None:
         self.cache = cache
-        self.scale = head_dim**-0.5
+        self.scale = config.attention_scale
+        self.windows = config.windows
 
     @abstractmethod
     def begin_step(self, batch: StepBatch) -> StepAttention:

@@ -3,6 +3,8 @@ chunk."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -20,13 +22,29 @@ class PagedReferenceBackend(PagedBackend):
     name = "paged_reference"
 
     def begin_step(self, batch: StepBatch) -> StepAttention:
-        return _Step(self.cache, batch, self.scale)
+        return _Step(self.cache, batch, self.scale, self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the context of a step lies for layers with one window. ``prefills``: first row and end
+    of each chunk, and its gather."""
+
+    decode: DecodeGather | None
+    prefills: tuple[tuple[int, int, PrefillGather], ...]
 
 
 class _Step:
-    def __init__(self, cache: KVCache, batch: StepBatch, scale: float) -> None:
+    def __init__(
+        self,
+        cache: KVCache,
+        batch: StepBatch,
+        scale: float,
+        windows: tuple[int | None, ...],
+    ) -> None:
         self._cache = cache
         self._scale = scale
+        self._windows = windows
         self._slots = batch.slot_mapping
         self._written: Tensor | None = None
         keep = batch.slot_mapping >= 0
@@ -34,33 +52,35 @@ class _Step:
             self._written = keep.nonzero().flatten()
             self._slots = batch.slot_mapping[self._written]
         self._num_decodes = batch.num_decodes
-        dtype = cache.k[0].dtype
-        self._decode: DecodeGather | None = None
-        if batch.num_decodes:
-            self._decode = decode_gather(
-                batch.decode_block_tables, batch.decode_lengths, cache.block_size, dtype
-            )
-        self._prefills: list[tuple[int, int, PrefillGather]] = [
-            (
-                span.first_row,
-                span.first_row + span.num_tokens,
-                prefill_gather(
-                    span.block_table, span.start, span.num_tokens, cache.block_size, dtype
-                ),
-            )
-            for span in batch.prefills
-        ]
+        self._layouts = {window: _lay_out(cache, batch, window) for window in set(windows)}
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if self._written is not None:
             key, value = key[self._written], value[self._written]
         self._cache.store(layer, key, value, self._slots)
         k_rows, v_rows = self._cache.k_rows[layer], self._cache.v_rows[layer]
+        layout = self._layouts[self._windows[layer]]
         parts: list[Tensor] = []
-        if self._decode is not None:
+        if layout.decode is not None:
             rows = query[: self._num_decodes]
-            parts.append(decode_attend(rows, k_rows, v_rows, self._decode, self._scale))
-        for first, end, gather in self._prefills:
+            parts.append(decode_attend(rows, k_rows, v_rows, layout.decode, self._scale))
+        for first, end, gather in layout.prefills:
             parts.append(prefill_attend(query[first:end], k_rows, v_rows, gather, self._scale))
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
         return out.flatten(1)
+
+
+def _lay_out(cache: KVCache, batch: StepBatch, window: int | None) -> _Layout:
+    dtype, size = cache.k[0].dtype, cache.block_size
+    decode: DecodeGather | None = None
+    if batch.num_decodes:
+        decode = decode_gather(batch.decode_block_tables, batch.decode_lengths, size, dtype, window)
+    prefills = tuple(
+        (
+            span.first_row,
+            span.first_row + span.num_tokens,
+            prefill_gather(span.block_table, span.start, span.num_tokens, size, dtype, window),
+        )
+        for span in batch.prefills
+    )
+    return _Layout(decode, prefills)

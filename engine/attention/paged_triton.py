@@ -8,10 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.api.errors import NotSupportedYetError
 from engine.attention.base import StepAttention
 from engine.attention.paged import PagedBackend
 from engine.batch import StepBatch
 from engine.kv_cache import KVCache
+from engine.models.config import ModelConfig
 from kernels.paged_decode import paged_decode
 from kernels.paged_prefill import paged_prefill
 from kernels.store_kv import store_kv
@@ -21,6 +23,14 @@ class PagedTritonBackend(PagedBackend):
     """Attention over ``cache``, a paged pool on a CUDA device."""
 
     name = "paged_triton"
+
+    def __init__(self, cache: KVCache, config: ModelConfig) -> None:
+        super().__init__(cache, config)
+        if config.layer_windows:
+            raise NotSupportedYetError(
+                "The backend paged_triton has no sliding windows yet.",
+                action="Choose the backend paged_reference.",
+            )
 
     def begin_step(self, batch: StepBatch) -> StepAttention:
         return _Step(self.cache, batch, self.scale)

@@ -14,8 +14,8 @@ class ModelConfig:
 
     - ``qkv_bias``, ``output_bias``, ``mlp_bias``: which products add a bias.
     - ``qk_norm``: queries and keys are normalised by head before they are rotated.
-    - ``layer_windows``: how many tokens each layer sees, its own included; 0 means all of them.
-      Empty: every layer sees all.
+    - ``layer_windows``: how many of the last tokens a token sees in each layer, its own included;
+      None for all. Empty: all in every layer.
     - ``local_rope_theta``: base of the rotation, unscaled, in the layers with a window; None: all
       layers rotate alike.
     - ``activation``: of the gate, ``silu`` or ``gelu_tanh``.
@@ -43,7 +43,7 @@ class ModelConfig:
     output_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
-    layer_windows: tuple[int, ...] = ()
+    layer_windows: tuple[int | None, ...] = ()
     local_rope_theta: float | None = None
     activation: str = "silu"
     norm_offset: float = 0.0
@@ -60,9 +60,9 @@ class ModelConfig:
         return scale
 
     @property
-    def windows(self) -> tuple[int, ...]:
+    def windows(self) -> tuple[int | None, ...]:
         """``layer_windows`` with an entry for every layer."""
-        return self.layer_windows or (0,) * self.num_layers
+        return self.layer_windows or (None,) * self.num_layers
 
     def kv_bytes_per_token(self, element_bytes: int) -> int:
         """Bytes of K and V of one token over all layers."""

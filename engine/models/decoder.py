@@ -45,6 +45,8 @@ class Decoder:
         self.dtype = dtype
         self.device = device
         self._ops = ops = ops or ReferenceOps()
+        # Rounded as transformers rounds it.
+        self._embedding_scale = float(torch.tensor(config.embedding_scale, dtype=dtype))
         family = family_of(config)
         found = Weights(config, family, weights, dtype, device)
         self._embedding = found.take(
@@ -88,8 +90,8 @@ class Decoder:
         """
         ops, eps, last = self._ops, self.config.rms_norm_eps, len(self._layers) - 1
         hidden = self._embedding.index_select(0, input_ids)
-        if self.config.embedding_scale != 1.0:
-            hidden = hidden * self.config.embedding_scale
+        if self._embedding_scale != 1.0:
+            hidden = hidden * self._embedding_scale
         rotations = [ops.rotation(cos, sin, positions) for cos, sin in self._tables]
         normed = ops.rms_norm(hidden, self._layers[0].attention_norm, eps)
         for index, layer in enumerate(self._layers):

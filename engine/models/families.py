@@ -97,6 +97,29 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             windows=UPPER_LAYERS,
             defaults=(*_QWEN_DEFAULTS, ("head_dim", 128)),
         ),
+        "Gemma3ForCausalLM": Family(
+            qkv_bias="attention_bias",
+            output_bias="attention_bias",
+            qk_norm=True,
+            windows=FIVE_OF_SIX,
+            local_rope_theta=1e4,
+            activation_key="hidden_activation",
+            norm_offset=1.0,
+            post_norms=True,
+            scaled_embeddings=True,
+            defaults=(
+                ("num_key_value_heads", 4),
+                ("head_dim", 256),
+                ("hidden_activation", "gelu_pytorch_tanh"),
+                ("tie_word_embeddings", True),
+                ("rope_theta", 1e6),
+                ("query_pre_attn_scalar", 256),
+                ("sliding_window", 4096),
+            ),
+            attention_post_norm="model.layers.{}.post_attention_layernorm",
+            mlp_norm="model.layers.{}.pre_feedforward_layernorm",
+            mlp_post_norm="model.layers.{}.post_feedforward_layernorm",
+        ),
     }
 )
 
@@ -118,7 +141,6 @@ def family_of(config: ModelConfig) -> Family:
     for feature, value, known in (
         ("rope_type", rope_type, ROPE_TYPES),
         ("activation", config.activation, ACTIVATIONS),
-        ("sliding_window", str(any(config.layer_windows)), ("False",)),
     ):
         if value not in known:
             raise UnsupportedModelError(

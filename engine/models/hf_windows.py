@@ -13,8 +13,10 @@ _SLIDING, _FULL = "sliding_attention", "full_attention"
 _PATTERN = 6
 
 
-def read_windows(values: Mapping[str, Any], family: Family, num_layers: int) -> tuple[int, ...]:
-    """Each layer's window in tokens, 0 for none; empty if no layer has one.
+def read_windows(
+    values: Mapping[str, Any], family: Family, num_layers: int
+) -> tuple[int | None, ...]:
+    """Each layer's window in tokens, None for none; empty if no layer has one.
 
     Raises:
         ModelFileError: an entry makes no sense.
@@ -35,7 +37,7 @@ def read_windows(values: Mapping[str, Any], family: Family, num_layers: int) -> 
     if family.windows == EVERY_LAYER and _FULL in kinds:
         raise unsupported("windows in some layers only", "layer_types")
     slides = _sliding_layers(values, family, kinds, num_layers)
-    return tuple(window if slide else 0 for slide in slides) if any(slides) else ()
+    return tuple(window if slide else None for slide in slides) if any(slides) else ()
 
 
 def _layer_kinds(values: Mapping[str, Any], num_layers: int) -> list[str]:

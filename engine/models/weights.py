@@ -139,5 +139,5 @@ def make_layer(
         mlp_norm=found.norm(family.mlp_norm.format(index), hidden),
         gate_up=ops.gated(gate_up, config.activation),
         down=normed(down, family.mlp_post_norm),
-        rotation=int(config.local_rope_theta is not None and config.windows[index] > 0),
+        rotation=int(config.local_rope_theta is not None and config.windows[index] is not None),
     )

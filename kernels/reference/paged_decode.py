@@ -33,7 +33,11 @@ DecodeGather = tuple[DecodeGroup, ...]
 
 
 def decode_gather(
-    block_tables: Tensor, context_lens: Tensor, block_size: int, dtype: torch.dtype
+    block_tables: Tensor,
+    context_lens: Tensor,
+    block_size: int,
+    dtype: torch.dtype,
+    window: int | None = None,
 ) -> DecodeGather:
     """Lays out one step's gather.
 
@@ -43,15 +47,21 @@ def decode_gather(
         context_lens: ``[batch]`` tokens to attend to, the new one included; at least 1.
         block_size: tokens a block.
         dtype: of the mask, the queries' own.
+        window: a query sees the last so many tokens, its own included; None for all.
     """
+    first = None
+    if window is not None:
+        first = (context_lens - window).clamp_(min=0)
+        context_lens = context_lens - first
     lengths: list[int] = context_lens.tolist()
     tables = block_tables.long()
     if max(lengths) * len(lengths) - sum(lengths) <= _WORTH_SPLITTING:
-        return (_lay_group(None, tables, context_lens, block_size, dtype),)
+        return (_lay_group(None, tables, context_lens, first, block_size, dtype),)
     groups = []
     for places in _similar(lengths):
         rows = torch.tensor(places, device=tables.device)
-        groups.append(_lay_group(rows, tables[rows], context_lens[rows], block_size, dtype))
+        begins = None if first is None else first[rows]
+        groups.append(_lay_group(rows, tables[rows], context_lens[rows], begins, block_size, dtype))
     return tuple(groups)
 
 
@@ -67,10 +77,18 @@ def _similar(lengths: list[int]) -> list[list[int]]:
 
 
 def _lay_group(
-    rows: Tensor | None, tables: Tensor, lengths: Tensor, block_size: int, dtype: torch.dtype
+    rows: Tensor | None,
+    tables: Tensor,
+    lengths: Tensor,
+    first: Tensor | None,
+    block_size: int,
+    dtype: torch.dtype,
 ) -> DecodeGroup:
+    """``lengths`` tokens of each sequence, from position ``first`` on, 0 if that is None."""
     place = torch.arange(int(lengths.max()), device=tables.device)
     inside = place < lengths[:, None]
+    if first is not None:
+        place = place + first[:, None]
     block = torch.where(inside, place // block_size, 0)
     offset = torch.where(inside, place % block_size, 0)
     slots = torch.gather(tables, 1, block) * block_size + offset
@@ -132,6 +150,8 @@ def paged_decode(
     block_tables: Tensor,
     context_lens: Tensor,
     scale: float,
+    *,
+    window: int | None = None,
 ) -> Tensor:
     """``softmax(scale · q kᵀ) v`` of each sequence's new token over its whole context.
 
@@ -142,9 +162,10 @@ def paged_decode(
             read.
         context_lens: ``[batch]`` tokens to attend to, the new one included; at least 1.
         scale: factor on the scores.
+        window: a query sees the last so many tokens, its own included; None for all.
 
     Returns:
         ``[batch, heads, head_dim]``.
     """
-    gather = decode_gather(block_tables, context_lens, k_cache.shape[1], query.dtype)
+    gather = decode_gather(block_tables, context_lens, k_cache.shape[1], query.dtype, window)
     return decode_attend(query, cache_rows(k_cache), cache_rows(v_cache), gather, scale)

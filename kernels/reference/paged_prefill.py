@@ -14,8 +14,8 @@ from kernels.reference.store_kv import cache_rows
 class PrefillGather:
     """Where one chunk's context lies and what each token sees; the same for every layer of a step.
 
-    ``slots``: ``[context]`` int64. ``mask``: ``[tokens, context]``, 0 or −inf; None for a chunk
-    that starts at position 0, whose mask is plainly causal.
+    ``slots``: ``[context]`` int64, of what any token of the chunk sees. ``mask``: ``[tokens,
+    context]``, 0 or −inf; None for a chunk that sees itself only, whose mask is plainly causal.
     """
 
     slots: Tensor
@@ -23,7 +23,12 @@ class PrefillGather:
 
 
 def prefill_gather(
-    block_table: Tensor, start: int, num_tokens: int, block_size: int, dtype: torch.dtype
+    block_table: Tensor,
+    start: int,
+    num_tokens: int,
+    block_size: int,
+    dtype: torch.dtype,
+    window: int | None = None,
 ) -> PrefillGather:
     """Lays out one chunk's gather.
 
@@ -33,13 +38,21 @@ def prefill_gather(
         num_tokens: tokens of the chunk.
         block_size: tokens a block.
         dtype: of the mask, the queries' own.
+        window: a query sees the last so many tokens, its own included; None for all.
     """
-    place = torch.arange(start + num_tokens, device=block_table.device)
+    end = start + num_tokens
+    first = 0 if window is None else max(start + 1 - window, 0)
+    place = torch.arange(first, end, device=block_table.device)
     slots = block_table.long()[place // block_size] * block_size + place % block_size
-    if start == 0:
+    cut = window is not None and window < end
+    if first == start and not cut:
         return PrefillGather(slots, None)
-    mask = torch.zeros((num_tokens, start + num_tokens), dtype=dtype, device=block_table.device)
-    return PrefillGather(slots, mask.masked_fill_(place > place[start:, None], float("-inf")))
+    own = place[start - first :, None]
+    unseen = place > own
+    if window is not None and cut:
+        unseen |= place <= own - window
+    mask = torch.zeros((num_tokens, end - first), dtype=dtype, device=block_table.device)
+    return PrefillGather(slots, mask.masked_fill_(unseen, float("-inf")))
 
 
 def prefill_attend(
@@ -70,6 +83,8 @@ def paged_prefill(
     block_table: Tensor,
     start: int,
     scale: float,
+    *,
+    window: int | None = None,
 ) -> Tensor:
     """Causal attention of a chunk over everything up to each token, the chunk's own KV included.
 
@@ -80,9 +95,11 @@ def paged_prefill(
         block_table: ``[blocks]`` integer ids; entries past the chunk's last block are not read.
         start: position of the first query; what lies before it was computed earlier.
         scale: factor on the scores.
+        window: a query sees the last so many tokens, its own included; None for all.
 
     Returns:
         ``[tokens, heads, head_dim]``.
     """
-    gather = prefill_gather(block_table, start, query.shape[0], k_cache.shape[1], query.dtype)
+    block_size = k_cache.shape[1]
+    gather = prefill_gather(block_table, start, query.shape[0], block_size, query.dtype, window)
     return prefill_attend(query, cache_rows(k_cache), cache_rows(v_cache), gather, scale)

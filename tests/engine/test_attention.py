@@ -22,7 +22,7 @@ def make_backend() -> PagedReferenceBackend:
     cache = KVCache(CONFIG, NUM_BLOCKS, BLOCK_SIZE, torch.float64, torch.device("cpu"))
     for tensor in (*cache.k, *cache.v):
         tensor.fill_(float("nan"))
-    return PagedReferenceBackend(cache, HEAD_DIM)
+    return PagedReferenceBackend(cache, CONFIG)
 
 
 def step_of(

@@ -27,13 +27,73 @@ class Case:
     entries: dict[str, Any] = field(default_factory=dict)
 
 
+def rope(rope_type: str, **values: float) -> dict[str, Any]:
+    """Scaled from 16 positions; the answers go on to more than 90."""
+    values = {"rope_theta": 1e4, "original_max_position_embeddings": 16, **values}
+    return {"rope_parameters": {"rope_type": rope_type, **values}}
+
+
 CASES = {
+    "llama": Case("LlamaForCausalLM", {"head_dim": 16}),
     "llama biased": Case("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
+    "llama linear": Case("LlamaForCausalLM", rope("linear", factor=4.0)),
+    "llama 3": Case(
+        "LlamaForCausalLM",
+        {
+            "head_dim": 16,
+            **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0),
+        },
+    ),
     "mistral": Case("MistralForCausalLM", {"sliding_window": None}),
+    "mistral window": Case("MistralForCausalLM", {"sliding_window": 11}),
+    "mistral window 2": Case("MistralForCausalLM", {"sliding_window": 2}),
+    "mistral yarn": Case(
+        "MistralForCausalLM",
+        {"sliding_window": None, **rope("yarn", factor=32.0, mscale=1.0, mscale_all_dim=0.5)},
+    ),
     "qwen2": Case("Qwen2ForCausalLM"),
     "qwen2 tied": Case("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+    "qwen2 window from layer 1": Case(
+        "Qwen2ForCausalLM",
+        {"use_sliding_window": True, "sliding_window": 10, "max_window_layers": 1},
+    ),
+    "qwen2 window unused": Case("Qwen2ForCausalLM", {"sliding_window": 10, "max_window_layers": 1}),
     "qwen3": Case("Qwen3ForCausalLM", {"head_dim": 32}),
+    "qwen3 windows by layer": Case(
+        "Qwen3ForCausalLM",
+        {
+            "head_dim": 16,
+            "use_sliding_window": True,
+            "sliding_window": 9,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+    ),
+    "qwen3 yarn": Case("Qwen3ForCausalLM", {"head_dim": 32, **rope("yarn", factor=32.0)}),
+    "qwen3 yarn sharp": Case(
+        "Qwen3ForCausalLM",
+        {
+            "head_dim": 32,
+            **rope(
+                "yarn",
+                factor=32.0,
+                attention_factor=1.7,
+                beta_fast=8.0,
+                beta_slow=2.0,
+                truncate=False,
+            ),
+        },
+    ),
     "qwen3 biased": Case("Qwen3ForCausalLM", {"head_dim": 8, "attention_bias": True}),
+    "gemma3": Case(
+        "Gemma3ForCausalLM",
+        {
+            "num_hidden_layers": 7,
+            "head_dim": 16,
+            "query_pre_attn_scalar": 24,
+            "sliding_window": 13,
+            "tie_word_embeddings": False,
+        },
+    ),
 }
 
 

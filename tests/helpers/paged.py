@@ -65,16 +65,27 @@ def paged_pool(
     return PagedPool(k_cache, v_cache, tables, lengths, keys, values)
 
 
-def dense_attention(query: Tensor, key: Tensor, value: Tensor, start: int, scale: float) -> Tensor:
+def dense_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    start: int,
+    scale: float,
+    window: int | None = None,
+) -> Tensor:
     """Causal attention written out in float64.
 
     ``query`` ``[tokens, heads, head_dim]`` at positions from ``start``; ``key`` and ``value``
-    ``[context, kv_heads, head_dim]``.
+    ``[context, kv_heads, head_dim]``. Each query sees the last ``window`` tokens, its own
+    included; None for all.
     """
     query, key, value = query.double(), key.double(), value.double()
     group = query.shape[1] // key.shape[1]
     key, value = (part.repeat_interleave(group, 1) for part in (key, value))
     scores = torch.einsum("qhd,khd->hqk", query, key) * scale
-    future = torch.arange(len(key)) > start + torch.arange(len(query))[:, None]
-    weights = scores.masked_fill(future, float("-inf")).softmax(-1)
+    distance = start + torch.arange(len(query))[:, None] - torch.arange(len(key))
+    unseen = distance < 0
+    if window is not None:
+        unseen |= distance >= window
+    weights = scores.masked_fill(unseen, float("-inf")).softmax(-1)
     return torch.einsum("hqk,khd->qhd", weights, value)
