@@ -42,6 +42,10 @@ def action_specs() -> list[ActionSpec]:
         ActionSpec("regenerate", tr("Regenerate answer"), ("Ctrl+R",), "refresh"),
         ActionSpec("copy_answer", tr("Copy last answer"), ("Ctrl+Shift+C",), "copy"),
         ActionSpec("system_prompt", tr("System prompt…"), ("Ctrl+Shift+S",), "prompt"),
+        ActionSpec("overflow_stop", tr("Stop and say so"), (), "", True, "overflow"),
+        ActionSpec(
+            "overflow_drop_oldest", tr("Drop the oldest messages"), (), "", True, "overflow"
+        ),
         ActionSpec("focus_composer", tr("Go to composer"), ("Ctrl+L",)),
         ActionSpec("focus_transcript", tr("Go to transcript"), ("Ctrl+Shift+L",)),
         ActionSpec("jump_to_latest", tr("Jump to latest"), ("Ctrl+J",), "down"),
@@ -73,12 +77,13 @@ def menu_specs() -> list[MenuSpec]:
     """The menu bar in the user's language."""
     themes = MenuSpec(tr("Theme"), ("theme_system", "theme_light", "theme_dark", "toggle_theme"))
     languages = MenuSpec(tr("Language"), ("language_system", "language_en", "language_zh_CN"))
+    overflow = MenuSpec(tr("When the context is full"), ("overflow_stop", "overflow_drop_oldest"))
     return [
         MenuSpec(
             tr("&Conversation"),
             (
                 *("new_tab", "close_tab", "reopen_tab", SEPARATOR),
-                *("rename", "fork", "system_prompt", SEPARATOR, "quit"),
+                *("rename", "fork", "system_prompt", overflow, SEPARATOR, "quit"),
             ),
         ),
         MenuSpec(

@@ -27,6 +27,7 @@ from engine.api.events import (
     RequestWaiting,
     TokensGenerated,
 )
+from engine.api.params import ContextPolicy
 
 _LOG = logging.getLogger(__name__)
 
@@ -160,6 +161,7 @@ class Answers:
             case RequestQueued():
                 reason = event.waits_for.value or "queued"
                 self._wait(answer, reason, event.blocks_short)
+                self._keep_cut(answer, event.cut.num_messages)
             case RequestWaiting():
                 other = self._by_request.get(event.waits_on_request_id)
                 waits_on = "" if other is None else other.conversation.conversation_id
@@ -188,6 +190,7 @@ class Answers:
         message, conversation = answer.message, answer.conversation
         message.model = model.name
         message.system_prompt_key = system_prompt_key(conversation.system_prompt)
+        message.num_dropped = conversation.num_dropped(message.parent_id)
         answer.submitted = True
         assert message.params is not None
         self._bridge.send(
@@ -196,10 +199,18 @@ class Answers:
                 conversation_id=conversation.conversation_id,
                 messages=conversation.chat_messages(up_to=message.parent_id),
                 params=message.params,
+                context=ContextPolicy(conversation.overflow, message.num_dropped),
                 command_id=answer.request_id,
             )
         )
         self._wait(answer, "queued")
+
+    def _keep_cut(self, answer: _Answer, num_dropped: int) -> None:
+        message, conversation_id = answer.message, answer.conversation.conversation_id
+        if message.num_dropped != num_dropped:
+            message.num_dropped = num_dropped
+            self._store.save_message(conversation_id, message)
+            self._signals.message_changed.emit(conversation_id, message.message_id)
 
     def _append(self, answer: _Answer, text: str) -> None:
         if text:

@@ -10,7 +10,13 @@ from enum import StrEnum
 
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
-from engine.api.params import ChatMessage, SamplingParams, TurnTokens
+from engine.api.params import (
+    ChatMessage,
+    ContextPolicy,
+    OverflowPolicy,
+    SamplingParams,
+    TurnTokens,
+)
 
 TITLE_LENGTH = 48
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
@@ -43,8 +49,8 @@ class Message:
 
     ``parent_id`` is None for a first message. On answers: ``turn`` holds the exact ids of the turn,
     ``usage`` what it cost, ``finish_reason`` and ``limit`` as the engine reported them, ``seed``
-    the seed that was used, ``model`` its name, and ``system_prompt_key`` the system prompt it was
-    made under.
+    the seed that was used, ``model`` its name, ``system_prompt_key`` the system prompt it was
+    made under, and ``num_dropped`` how many messages at the start of its branch were not read.
     """
 
     role: str
@@ -62,6 +68,7 @@ class Message:
     finish_reason: str = ""
     limit: str = ""
     system_prompt_key: str = ""
+    num_dropped: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +78,7 @@ class Conversation:
     ``number`` is 1-based, gives the hue, and does not change while the conversation is open.
     ``active_leaf_id``: last message of the shown branch, None while empty. ``forked_from_id``: the
     conversation it was copied from. ``draft``: text in the composer that is not sent yet.
+    ``overflow``: what happens when it no longer fits into the model's context.
     """
 
     conversation_id: str = field(default_factory=new_id)
@@ -84,6 +92,7 @@ class Conversation:
     active_leaf_id: str | None = None
     forked_from_id: str = ""
     draft: str = ""
+    overflow: OverflowPolicy = OverflowPolicy.STOP
     messages: dict[str, Message] = field(default_factory=dict)
 
     def message(self, message_id: str) -> Message:
@@ -183,6 +192,21 @@ class Conversation:
             messages.append(ChatMessage(message.role, message.content, turn))
         return tuple(messages)
 
+    def num_dropped(self, up_to: str | None = None) -> int:
+        """How many messages at the start of the branch the model does not read.
+
+        Each answer keeps what it was made with, so that another branch, or a fork, goes on from its
+        own. ``up_to`` as in ``chat_messages``.
+        """
+        if self.overflow is OverflowPolicy.STOP:
+            return 0
+        path = self.path_to(self.active_leaf_id if up_to is None else up_to)
+        return next((m.num_dropped for m in reversed(path) if m.role == ASSISTANT), 0)
+
+    def context(self, up_to: str | None = None) -> ContextPolicy:
+        """What the engine is told about the context limit, for what ``chat_messages`` gives."""
+        return ContextPolicy(self.overflow, self.num_dropped(up_to))
+
     def heal(self) -> bool:
         """Repairs what a crash can leave: a lost active leaf, messages left streaming. True if it
         did.
@@ -216,6 +240,7 @@ class Conversation:
             number=number,
             system_prompt=self.system_prompt,
             forked_from_id=self.conversation_id,
+            overflow=self.overflow,
         )
         for message in copied:
             other.append(replace(message, message_id=new_id()))

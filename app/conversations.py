@@ -15,6 +15,7 @@ from app.session_state import ConversationSummary, Notice, Severity
 from app.settings import Settings
 from app.store import Store
 from engine.api.errors import ErrorInfo
+from engine.api.params import OverflowPolicy
 
 _LOG = logging.getLogger(__name__)
 _TABS_STATE = "open_tabs"
@@ -130,6 +131,16 @@ class Conversations(SessionSignals):
         conversation = self._open[conversation_id]
         if conversation.system_prompt != text:
             conversation.system_prompt = storable(text)
+            self._save_changed(conversation)
+
+    def set_overflow(self, conversation_id: str, overflow: OverflowPolicy) -> None:
+        """Chooses what happens when the conversation no longer fits into the model's context.
+
+        With *stop* all its messages count again from the next answer on.
+        """
+        conversation = self._open[conversation_id]
+        if conversation.overflow is not overflow:
+            conversation.overflow = overflow
             self._save_changed(conversation)
 
     def set_default_system_prompt(self, text: str) -> None:

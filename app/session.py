@@ -17,10 +17,12 @@ from app.conversation import (
 )
 from app.conversations import Conversations
 from app.model_control import ModelControl
+from app.outlooks import Outlooks
 from app.session_state import (
     ModelState,
     ModelStatus,
     Notice,
+    Outlook,
     RequestState,
     Severity,
 )
@@ -55,6 +57,7 @@ class Session(Conversations):
         super().__init__(store, settings, parent)
         self._bridge = bridge
         self._answers = Answers(bridge, store, self)
+        self._outlooks = Outlooks(bridge, self)
         self._model = ModelControl(
             bridge,
             settings,
@@ -80,6 +83,18 @@ class Session(Conversations):
         """True while an answer is waited for or generated."""
         return self._answers.is_busy(conversation_id)
 
+    def outlook(self, conversation_id: str) -> Outlook | None:
+        """What came of the last ``ask_outlook``; None if nothing is known or it cannot matter."""
+        return self._outlooks.of(conversation_id)
+
+    def ask_outlook(self, conversation_id: str, text: str) -> bool:
+        """Asks what sending ``text`` would do; ``outlook_changed`` follows. False if it surely
+        fits, or no model is there to ask.
+        """
+        conversation = self._open[conversation_id]
+        max_tokens = self._settings.values.sampling.max_tokens
+        return self._outlooks.ask(conversation, text, self.model_state.info, max_tokens)
+
     # --- conversations ---
 
     def close_conversation(self, conversation_id: str) -> None:
@@ -87,6 +102,7 @@ class Session(Conversations):
         deleted.
         """
         self._answers.abandon(conversation_id)
+        self._outlooks.forget(conversation_id)
         super().close_conversation(conversation_id)
 
     def set_active_conversation(self, conversation_id: str) -> None:
@@ -113,7 +129,7 @@ class Session(Conversations):
         conversation = self._open[conversation_id]
         previous = conversation.active_leaf_id
         question = conversation.append(Message(USER, text))
-        answer = conversation.append(self._empty_answer())
+        answer = conversation.append(self._empty_answer(conversation.num_dropped()))
         conversation.draft = ""
         self._store.save_conversation(conversation)
         for message in (question, answer):
@@ -142,7 +158,7 @@ class Session(Conversations):
             self._refuse(EmptyMessageError("There is no answer to make again."), conversation_id)
             return False
         previous = conversation.active_leaf_id
-        answer = self._empty_answer()
+        answer = self._empty_answer(conversation.num_dropped(path[-1].message_id))
         answer.parent_id = path[-1].message_id
         conversation.insert(answer)
         self._store.save_conversation(conversation)
@@ -199,9 +215,13 @@ class Session(Conversations):
             self.change_settings(model_path=self._model.path)
         self._answers.model_ready(info)
 
-    def _empty_answer(self) -> Message:
+    def _empty_answer(self, num_dropped: int) -> Message:
         return Message(
-            ASSISTANT, "", status=MessageStatus.STREAMING, params=self._settings.values.sampling
+            ASSISTANT,
+            "",
+            status=MessageStatus.STREAMING,
+            params=self._settings.values.sampling,
+            num_dropped=num_dropped,
         )
 
     def _can_ask(self, conversation_id: str) -> bool:
@@ -224,6 +244,8 @@ class Session(Conversations):
     @Slot(object)
     def _on_bridge_engine_event(self, event: Event) -> None:
         if self._model.handle(event) or self._answers.handle(event):
+            return
+        if self._outlooks.handle(event):
             return
         if isinstance(event, CommandFailed) and not event.command_id:
             _LOG.warning("%s failed: %s", event.command, event.error.message)

@@ -10,17 +10,19 @@ class SessionSignals(QObject):
 
     conversation_added(conversation_id): new, opened or forked; it is open now.
     conversation_closed(conversation_id): its tab goes; ``reopen_conversation`` undoes it.
-    conversation_changed(conversation_id): title, number or system prompt.
+    conversation_changed(conversation_id): title, number, system prompt or overflow policy.
     active_conversation_changed(conversation_id)
     path_changed(conversation_id): the shown branch is another one; show it anew.
     message_added(conversation_id, message_id): at the end of the shown branch.
     message_removed(conversation_id, message_id): it was the last of the shown branch.
     text_appended(conversation_id, message_id, text): at most once a drain for each message.
-    message_changed(conversation_id, message_id): status, usage, error or versions.
+    message_changed(conversation_id, message_id): status, usage, error, versions, or what the model
+        reads of the messages before it.
     request_state_changed(conversation_id): see ``Session.request_state``.
     model_state_changed(): see ``Session.model_state``.
     draft_restored(conversation_id, text): a message that could not be sent; put it into the
         composer, before what is there.
+    outlook_changed(conversation_id): see ``Session.outlook``.
     notice_raised(Notice)
     default_system_prompt_changed(text)
     """
@@ -37,5 +39,6 @@ class SessionSignals(QObject):
     request_state_changed = Signal(str)
     model_state_changed = Signal()
     draft_restored = Signal(str, str)
+    outlook_changed = Signal(str)
     notice_raised = Signal(object)
     default_system_prompt_changed = Signal(str)

@@ -69,6 +69,25 @@ class RequestState:
 IDLE = RequestState()
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What sending ``text`` would do to what the model reads of the conversation. Tokens.
+
+    ``fits``: false if it would be refused, ``prompt_tokens`` against ``limit_tokens``. Otherwise
+    ``dropped_messages`` (``dropped_tokens``) that were read so far would no longer be, and
+    ``recomputed_tokens`` of earlier turns be computed again. ``error``: it cannot be told.
+    """
+
+    text: str
+    fits: bool = True
+    prompt_tokens: int = 0
+    limit_tokens: int = 0
+    dropped_messages: int = 0
+    dropped_tokens: int = 0
+    recomputed_tokens: int = 0
+    error: ErrorInfo | None = None
+
+
 class Severity(StrEnum):
     INFO = "info"
     WARNING = "warning"

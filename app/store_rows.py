@@ -14,7 +14,7 @@ from typing import Any
 from app.conversation import Conversation, Message, MessageStatus
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
-from engine.api.params import SamplingParams, TurnTokens
+from engine.api.params import OverflowPolicy, SamplingParams, TurnTokens
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ CONVERSATION_COLUMNS = (
     "draft",
     "created_at",
     "updated_at",
+    "overflow",
 )
 MESSAGE_COLUMNS = (
     "message_id",
@@ -51,6 +52,7 @@ MESSAGE_COLUMNS = (
     "finish_reason",
     "length_limit",
     "system_prompt_key",
+    "num_dropped",
 )
 
 
@@ -82,6 +84,7 @@ def conversation_row(conversation: Conversation) -> tuple[Any, ...]:
         conversation.draft,
         conversation.created_at,
         conversation.updated_at,
+        conversation.overflow.value,
     )
 
 
@@ -108,6 +111,7 @@ def message_row(conversation_id: str, message: Message) -> tuple[Any, ...]:
         message.finish_reason,
         message.limit,
         message.system_prompt_key,
+        message.num_dropped,
     )
 
 
@@ -125,6 +129,7 @@ def conversation_from_row(row: sqlite3.Row) -> Conversation:
         active_leaf_id=row["active_leaf_id"],
         forked_from_id=row["forked_from_id"],
         draft=row["draft"],
+        overflow=_overflow(row["overflow"]),
     )
 
 
@@ -141,6 +146,7 @@ def message_from_row(row: sqlite3.Row) -> Message:
         finish_reason=row["finish_reason"],
         limit=row["length_limit"],
         system_prompt_key=row["system_prompt_key"],
+        num_dropped=max(0, row["num_dropped"]),
     )
     for name, read in _DETAILS.items():
         try:
@@ -172,6 +178,15 @@ def unpack_ids(blob: bytes) -> tuple[int, ...]:
     if sys.byteorder == "big":
         ids.byteswap()
     return tuple(ids)
+
+
+def _overflow(value: str) -> OverflowPolicy:
+    try:
+        return OverflowPolicy(value)
+    except ValueError:
+        # Of a version with other policies; this one never drops anything.
+        _LOG.warning("unknown overflow policy %r", value)
+        return OverflowPolicy.STOP
 
 
 def _turn(row: sqlite3.Row) -> TurnTokens | None:

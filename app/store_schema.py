@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 
 from app.app_error import StoreDamagedError, StoreTooNewError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x51756972
 BUSY_TIMEOUT_MS = 5000
 
@@ -25,7 +29,8 @@ CREATE TABLE conversations (
     forked_from_id TEXT NOT NULL,
     draft TEXT NOT NULL,
     created_at REAL NOT NULL,
-    updated_at REAL NOT NULL
+    updated_at REAL NOT NULL,
+    overflow TEXT NOT NULL DEFAULT 'stop'
 );
 CREATE TABLE messages (
     message_id TEXT PRIMARY KEY,
@@ -47,7 +52,8 @@ CREATE TABLE messages (
     model TEXT NOT NULL,
     finish_reason TEXT NOT NULL,
     length_limit TEXT NOT NULL,
-    system_prompt_key TEXT NOT NULL
+    system_prompt_key TEXT NOT NULL,
+    num_dropped INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX messages_by_conversation ON messages (conversation_id);
 CREATE INDEX messages_by_parent ON messages (parent_id);
@@ -55,11 +61,22 @@ CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming';
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
+# What leads from each version to the next.
+_MIGRATIONS: Mapping[int, str] = MappingProxyType(
+    {
+        1: """
+ALTER TABLE conversations ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
+ALTER TABLE messages ADD COLUMN num_dropped INTEGER NOT NULL DEFAULT 0;
+"""
+    }
+)
+
 
 def open_database(database: Path) -> sqlite3.Connection:
     """Opens the database in autocommit mode, checks it, and makes the tables of an empty one.
 
-    Answers that a crash cut are marked as interrupted.
+    One of an older schema is brought to ``SCHEMA_VERSION``; a copy of it stays beside it. Answers
+    that a crash cut are marked as interrupted.
 
     Raises:
         StoreTooNewError: its schema is newer than ``SCHEMA_VERSION``; nothing was changed.
@@ -68,7 +85,7 @@ def open_database(database: Path) -> sqlite3.Connection:
     """
     connection = connect(database)
     try:
-        _prepare(connection)
+        _prepare(connection, database)
     except BaseException:
         connection.close()
         raise
@@ -86,9 +103,16 @@ def open_to_read(database: Path) -> sqlite3.Connection:
         # Without "immutable" SQLite would have to make its shared-memory file first.
         uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-        if _require_known(connection) == SCHEMA_VERSION:
+        version = _require_known(connection)
+        if version == SCHEMA_VERSION:
             return connection
-        connection.close()
+        with closing(connection):
+            if version:
+                # An older one cannot be brought up where nothing can be written.
+                copy = sqlite3.connect(":memory:", isolation_level=None)
+                connection.backup(copy)
+                _migrate(copy, version)
+                return copy
     connection = sqlite3.connect(":memory:", isolation_level=None)
     _create(connection)
     return connection
@@ -125,7 +149,7 @@ def _require_known(connection: sqlite3.Connection) -> int:
     return version
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, database: Path) -> None:
     version = _require_known(connection)
     finding = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     if finding != "ok":
@@ -136,7 +160,32 @@ def _prepare(connection: sqlite3.Connection) -> None:
         raise StoreDamagedError(
             "The conversation database belongs to another program.", reason="application id"
         )
+    elif version < SCHEMA_VERSION:
+        _keep_copy(connection, database.with_name(f"{database.stem}.schema-{version}.sqlite3"))
+        _migrate(connection, version)
     connection.execute("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
+
+
+def _keep_copy(connection: sqlite3.Connection, kept: Path) -> None:
+    """Writes the whole database to ``kept``, or nothing."""
+    partial = kept.with_name(f"{kept.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(partial)) as copy:
+            connection.backup(copy)
+        os.replace(partial, kept)
+    except OSError as error:
+        # As SQLite itself reports what a disk refuses.
+        raise sqlite3.OperationalError(str(error)) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    for known in range(version, SCHEMA_VERSION):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_MIGRATIONS[known]} PRAGMA user_version = {known + 1}; COMMIT;"
+        )
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ from app.session import Session
 from app.session_state import Notice
 from app.theme import ThemeManager
 from app.widgets.composer import Composer
+from app.widgets.context_notice import ContextNotice
 from app.widgets.dialogs import SystemPromptDialog, confirm_link
 from app.widgets.empty_state import EmptyState
 from app.widgets.model_card import ModelCard
@@ -19,7 +20,7 @@ from app.widgets.notices import NoticeArea
 from app.widgets.transcript.message import MessageView
 from app.widgets.transcript.page import MAX_COLUMN
 from app.widgets.transcript.view import Transcript
-from app.widgets.words import answer_footer, request_words, shown_title
+from app.widgets.words import answer_footer, divider_words, request_words, shown_title
 
 _PROMPT_DELAY_MS = 400
 
@@ -37,10 +38,12 @@ class ConversationPage(QWidget):
         super().__init__(parent)
         self.conversation_id = conversation_id
         self._session = session
+        self._divider = ("", "")
         self.notices = NoticeArea(themes)
         self.model_card = ModelCard(session)
         self.transcript = Transcript(themes)
         self.empty_state = EmptyState(session)
+        self.context_notice = ContextNotice(session, themes, conversation_id)
         self.composer = Composer(themes)
         self.stack = QStackedWidget()
         self.stack.addWidget(self.empty_state)
@@ -64,6 +67,7 @@ class ConversationPage(QWidget):
         column.addWidget(self.stack, 1)
         column.addLayout(_centred(self.model_card))
         column.addLayout(_centred(self.notices))
+        column.addLayout(_centred(self.context_notice))
         column.addLayout(_centred(self.composer))
         column.addSpacing(4)
 
@@ -76,6 +80,8 @@ class ConversationPage(QWidget):
         composer.submitted.connect(self.submit)
         composer.stop_requested.connect(self.stop)
         composer.draft_changed.connect(self._on_draft_changed)
+        composer.draft_changed.connect(self.context_notice.set_text)
+        self.context_notice.send_allowed.connect(self._send)
         composer.system_prompt_requested.connect(self.edit_system_prompt)
         empty.question_chosen.connect(self.submit)
         empty.prompt_edited.connect(self._on_prompt_edited)
@@ -84,12 +90,20 @@ class ConversationPage(QWidget):
     # --- what the user does ---
 
     def submit(self, text: str) -> bool:
-        """Sends ``text``; it goes from the composer only if it was accepted."""
+        """Sends ``text``; it goes from the composer only if it was accepted.
+
+        It stays there too while what it would drop is not known, or was not shown yet.
+        """
         self._save_prompt()
         self.notices.clear()
+        if self.context_notice.allows(text) and self._send(text):
+            return True
+        if not self.composer.text().strip():
+            self.composer.set_text(text)
+        return False
+
+    def _send(self, text: str) -> bool:
         if not self._session.send(self.conversation_id, text):
-            if not self.composer.text().strip():
-                self.composer.set_text(text)
             return False
         if self.composer.text() == text:
             self.composer.clear()
@@ -144,16 +158,19 @@ class ConversationPage(QWidget):
         """Shows the branch anew."""
         conversation = self.conversation
         self.empty_state.set_prompt(conversation.system_prompt)
+        self._divider = self._find_divider()
         self.transcript.set_messages([self._view(m) for m in conversation.path()])
         self._update_stack()
         self.update_state()
 
     def add_message(self, message_id: str) -> None:
         self.transcript.add_message(self._view(self.conversation.message(message_id)))
+        self._update_divider()
         self._update_stack()
 
     def remove_message(self, message_id: str) -> None:
         self.transcript.remove_message(message_id)
+        self._update_divider()
         self._update_stack()
 
     def append_text(self, message_id: str, text: str) -> None:
@@ -163,25 +180,48 @@ class ConversationPage(QWidget):
         message = self.conversation.messages.get(message_id)
         if message is not None:
             self.transcript.update_message(self._view(message))
+            self._update_divider()
             self._update_gauge()
 
     def update_conversation(self) -> None:
-        """Title, number or system prompt changed."""
+        """Title, number, system prompt or overflow policy changed."""
+        self._update_divider()
+        self.context_notice.refresh()
         if not self._prompt_timer.isActive():
             self.empty_state.set_prompt(self.conversation.system_prompt)
 
     def update_state(self) -> None:
         """The answer goes on to another phase."""
-        self.composer.set_busy(self._session.is_busy(self.conversation_id))
+        is_busy = self._session.is_busy(self.conversation_id)
+        self.composer.set_busy(is_busy)
+        if not is_busy:
+            self.context_notice.refresh()
         state = self._session.request_state(self.conversation_id)
         message = self.conversation.messages.get(state.message_id)
         if message is not None:
             self.transcript.update_message(self._view(message))
         self._update_gauge()
 
+    def _find_divider(self) -> tuple[str, str]:
+        """(id of the first message that the model reads, words above it), empty if it reads all."""
+        num_dropped = self.conversation.num_dropped()
+        path = self.conversation.path()
+        if not 0 < num_dropped < len(path):
+            return "", ""
+        return path[num_dropped].message_id, divider_words(num_dropped)
+
+    def _update_divider(self) -> None:
+        before, self._divider = self._divider, self._find_divider()
+        if before != self._divider:
+            for message_id in {before[0], self._divider[0]}:
+                message = self.conversation.messages.get(message_id)
+                if message is not None:
+                    self.transcript.update_message(self._view(message))
+
     def _view(self, message: Message) -> MessageView:
+        divider = self._divider[1] if message.message_id == self._divider[0] else ""
         if message.role == USER:
-            return MessageView(message.message_id, True, message.content)
+            return MessageView(message.message_id, True, message.content, divider=divider)
         siblings = [m for m in self.conversation.siblings(message.message_id)]
         state = self._session.request_state(self.conversation_id)
         waiting = request_words(state, self._title_of)
@@ -195,6 +235,7 @@ class ConversationPage(QWidget):
             siblings.index(message) + 1,
             len(siblings),
             message.status is MessageStatus.STREAMING,
+            divider,
         )
 
     def _title_of(self, conversation_id: str) -> str:

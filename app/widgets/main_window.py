@@ -24,6 +24,7 @@ from app.widgets.dialogs import ShortcutsDialog
 from app.widgets.sidebar import MIN_WIDTH, SideBar
 from app.widgets.status_strip import StatusStrip
 from app.widgets.tab_area import TabArea
+from engine.api.params import OverflowPolicy
 
 PANEL_WIDTH = 380
 _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
@@ -115,6 +116,7 @@ class MainWindow(QMainWindow):
         self.side_bar.close_requested.connect(self.tab_area.close_conversation)
         self.side_bar.model.modelReset.connect(self._mark_current)
         self.tab_area.current_changed.connect(self._on_tab_area_current_changed)
+        self._session.conversation_changed.connect(self._check_overflow)
         self.tab_area.activity_changed.connect(self.side_bar.model.set_activity)
         self.panel_dock.visibilityChanged.connect(self._on_panel_visibility_changed)
         area = self.tab_area
@@ -131,6 +133,8 @@ class MainWindow(QMainWindow):
                 "regenerate": self._on_page(lambda page: page.regenerate()),
                 "copy_answer": self._on_page(lambda page: page.copy_answer()),
                 "system_prompt": self._on_page(lambda page: page.edit_system_prompt()),
+                "overflow_stop": lambda: self._set_overflow(OverflowPolicy.STOP),
+                "overflow_drop_oldest": lambda: self._set_overflow(OverflowPolicy.DROP_OLDEST),
                 "focus_composer": self._on_page(lambda page: page.composer.edit.setFocus()),
                 "focus_transcript": self._on_page(lambda page: page.focus_transcript()),
                 "jump_to_latest": self._on_page(lambda page: page.transcript.jump_to_latest()),
@@ -196,6 +200,7 @@ class MainWindow(QMainWindow):
         self.side_bar.set_current(self.tab_area.tabs.current_id())
         current = self.tab_area.tabs.current_id()
         title = self._session.conversation(current).title if current else ""
+        self._check_overflow()
         self.setWindowTitle(f"{title} — Quire" if title else "Quire")
 
     # --- actions ---
@@ -203,6 +208,15 @@ class MainWindow(QMainWindow):
     def _rename(self, conversation_id: str) -> None:
         self.show_conversation(conversation_id)
         self.tab_area.tabs.start_rename(conversation_id)
+
+    def _set_overflow(self, overflow: OverflowPolicy) -> None:
+        self._session.set_overflow(self.tab_area.tabs.current_id(), overflow)
+
+    def _check_overflow(self) -> None:
+        current = self.tab_area.tabs.current_id()
+        if current:
+            overflow = self._session.conversation(current).overflow
+            self.actions_registry.check("overflow", overflow.value)
 
     def _on_page(self, act: Callable[[ConversationPage], None]) -> Callable[[], None]:
         """A slot that acts on the page in front, if there is one."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.conversation import Message, MessageStatus
 from app.error_text import describe_error
 from app.i18n import tr, tr_n
-from app.session_state import ModelState, ModelStatus, RequestPhase, RequestState
+from app.session_state import ModelState, ModelStatus, Outlook, RequestPhase, RequestState
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
 
@@ -106,6 +106,37 @@ def _limit_words(limit: str) -> str:
         "pool": tr("Ended: the cache pool is full"),
     }
     return known.get(limit, limit)
+
+
+def divider_words(num_dropped: int) -> str:
+    """The line above the first message that the model reads."""
+    return tr_n(
+        "{n} earlier message is no longer read by the model",
+        "{n} earlier messages are no longer read by the model",
+        num_dropped,
+    )
+
+
+def drop_words(outlook: Outlook) -> str:
+    """What a message would drop, before it is sent."""
+    return tr_n(
+        "With this message the context is full: the model will no longer read the oldest message "
+        "({tokens} tokens). {recomputed} tokens are computed again. Nothing is deleted.",
+        "With this message the context is full: the model will no longer read the {n} oldest "
+        "messages ({tokens} tokens). {recomputed} tokens are computed again. Nothing is deleted.",
+        outlook.dropped_messages,
+        tokens=f"{outlook.dropped_tokens:,}",
+        recomputed=f"{outlook.recomputed_tokens:,}",
+    )
+
+
+def overflow_words(outlook: Outlook) -> str:
+    """A message that does not fit, before it is sent."""
+    return tr(
+        "With this message the conversation has {prompt} tokens, but {limit} are the limit.",
+        prompt=f"{outlook.prompt_tokens:,}",
+        limit=f"{outlook.limit_tokens:,}",
+    )
 
 
 def stage_words(state: ModelState) -> str:

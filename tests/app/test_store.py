@@ -23,7 +23,7 @@ from app.store_rows import pack_ids, unpack_ids
 from app.store_schema import SCHEMA_VERSION, connect
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
-from engine.api.params import SamplingParams, TurnTokens
+from engine.api.params import OverflowPolicy, SamplingParams, TurnTokens
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -78,6 +78,7 @@ def test_a_message_comes_back_with_everything(store: Store) -> None:
         finish_reason="error",
         limit="pool",
         system_prompt_key="key",
+        num_dropped=4,
     )
     conversation.append(answer)
     store.save_message(conversation.conversation_id, answer)
@@ -92,6 +93,7 @@ def test_a_conversation_comes_back_with_everything(profile: Profile, store: Stor
     conversation.title, conversation.title_is_automatic = "Name", False
     conversation.number, conversation.draft = 5, "half a thought"
     conversation.forked_from_id, conversation.is_open = "other", False
+    conversation.overflow = OverflowPolicy.DROP_OLDEST
     store.save_conversation(conversation)
     store.close()
     again = Store(profile)

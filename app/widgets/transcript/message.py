@@ -13,6 +13,7 @@ USER_PAD_X, USER_PAD_Y = 14.0, 9.0
 FOOTER_HEIGHT = 30.0
 USER_FOOTER_HEIGHT = 22.0
 USER_SHARE = 0.82
+DIVIDER_HEIGHT = 36.0
 _PLAIN_LINES = 40
 _PLAIN_CHARS = 4000
 
@@ -23,6 +24,7 @@ class MessageView:
 
     ``footer``: figures or what the answer waits for; ``tone`` its colour token (``muted``,
     ``error``, ``warning``). ``version`` of ``num_versions``, from 1. ``is_open``: more text comes.
+    ``divider``: words of a line above the message, if any.
     """
 
     message_id: str
@@ -33,6 +35,7 @@ class MessageView:
     version: int = 1
     num_versions: int = 1
     is_open: bool = False
+    divider: str = ""
 
 
 class MessageItem:
@@ -55,7 +58,16 @@ class MessageItem:
         return self._text
 
     @property
+    def head_height(self) -> float:
+        """Height of the line above the message."""
+        return DIVIDER_HEIGHT if self.view.divider else 0.0
+
+    @property
     def body_top(self) -> float:
+        return self.head_height + self._pad_y
+
+    @property
+    def _pad_y(self) -> float:
         return USER_PAD_Y if self.view.is_user else 0.0
 
     @property
@@ -72,8 +84,9 @@ class MessageItem:
 
     def update(self, view: MessageView) -> None:
         """Takes new figures, and the text if it is not the one that was streamed."""
-        was_open = self.view.is_open
+        was_open, old_head = self.view.is_open, self.head_height
         self.view = view
+        self._move_boxes(self.head_height - old_head)
         # While it streams, text comes through ``append`` alone: a state may arrive before its text.
         if not view.is_open and view.text != self._text:
             self._text = view.text
@@ -83,6 +96,11 @@ class MessageItem:
             self._unparsed = True
         elif was_open != view.is_open:
             self._unparsed = True
+
+    def _move_boxes(self, by: float) -> None:
+        for box in self.boxes:
+            box.y += by
+        self.height += by
 
     def sync(self, width: float, factory: DocumentFactory) -> None:
         """Parses what is new and brings the boxes in line; far boxes only get estimated heights."""
@@ -120,7 +138,7 @@ class MessageItem:
             # Not even parsed: one guess for the whole text.
             guess = BlockBox(Block(PLAIN, html=self._text), None)
             guess.estimate(inner, factory)
-            self.height = self.body_top * 2 + guess.height + self.footer_height
+            self.height = self.body_top + guess.height + self._pad_y + self.footer_height
             return
         for box in self.boxes:
             box.estimate(inner, factory)
@@ -133,7 +151,7 @@ class MessageItem:
             y += box.gap
             box.y = y
             y += box.height
-        self.height = y + self.body_top + self.footer_height
+        self.height = y + self._pad_y + self.footer_height
 
     def lay_out(self, width: float, top: float, bottom: float, factory: DocumentFactory) -> bool:
         """Lays out the boxes between ``top`` and ``bottom`` (from the message's top).

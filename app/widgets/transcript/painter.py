@@ -23,6 +23,7 @@ from app.widgets.transcript.selection import Selection, cursor_for
 
 RADIUS = 6.0
 COPY_SIZE = 16
+DIVIDER_GAP = 12.0
 
 
 class TranscriptPainter:
@@ -48,6 +49,8 @@ class TranscriptPainter:
         """Draws what lies between ``top`` and ``bottom``; the painter is in page coordinates."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for item, boxes in page.visible(top, bottom):
+            if item.view.divider:
+                self._draw_divider(painter, page, item)
             if item.view.is_user:
                 self._draw_bubble(painter, page, item)
             message = page.items.index(item) if not selection.is_empty else -1
@@ -62,11 +65,27 @@ class TranscriptPainter:
 
     def _draw_bubble(self, painter: QPainter, page: Page, item: MessageItem) -> None:
         right = page.left + page.column
-        height = item.height - item.footer_height
-        rect = QRectF(right - item.bubble_width, item.top, item.bubble_width, height)
+        top = item.top + item.head_height
+        height = item.height - item.head_height - item.footer_height
+        rect = QRectF(right - item.bubble_width, top, item.bubble_width, height)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.theme.color("raised"))
         painter.drawRoundedRect(rect, 10.0, 10.0)
+
+    def _draw_divider(self, painter: QPainter, page: Page, item: MessageItem) -> None:
+        """Words in the middle of a line across the column."""
+        rect = divider_rect(page, item)
+        room = rect.width() - 4 * DIVIDER_GAP
+        text = self.footer_metrics.elidedText(item.view.divider, Qt.TextElideMode.ElideMiddle, room)
+        half = self.footer_metrics.horizontalAdvance(text) / 2.0 + DIVIDER_GAP
+        middle = rect.center()
+        side = rect.width() / 2.0 - half
+        line = self.theme.color("strong_line")
+        painter.fillRect(QRectF(rect.left(), middle.y(), side, 1.0), line)
+        painter.fillRect(QRectF(middle.x() + half, middle.y(), side, 1.0), line)
+        painter.setFont(self.footer_font)
+        painter.setPen(self.theme.color("muted"))
+        painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
 
     def _draw_footer(self, painter: QPainter, page: Page, item: MessageItem) -> None:
         view = item.view
@@ -152,6 +171,11 @@ class TranscriptPainter:
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
         painter.drawText(label, align, block.language or "text")
         painter.drawPixmap(copy_rect(box, place).center() - QPointF(8.0, 8.0), self._copy)
+
+
+def divider_rect(page: Page, item: MessageItem) -> QRectF:
+    """The line above a message that has one."""
+    return QRectF(page.left, item.top, page.column, item.head_height)
 
 
 def footer_rect(page: Page, item: MessageItem) -> QRectF:

@@ -133,12 +133,26 @@ class Transcript(QAbstractScrollArea):
         item = self._by_id.get(view.message_id)
         if item is None:
             return
+        moves_others = item.view.divider != view.divider
         item.update(view)
+        if moves_others:
+            self._replace_around(item)
         if not view.is_open and item is self.items[-1]:
             # Screen readers find the newest answer here.
             self.setAccessibleDescription(item.text[:_DESCRIPTION])
         self.buttons.refresh()
         self._schedule()
+
+    def _replace_around(self, item: MessageItem) -> None:
+        """A message that may be far from the viewport changed its height."""
+        bar = self.verticalScrollBar()
+        anchor = self.page.anchor_at(float(bar.value()))
+        self.page.place()
+        if anchor is not None and not self._follows:
+            self._is_settling = True
+            bar.setRange(0, max(0, round(self.page.height)))
+            bar.setValue(round(self.page.anchor_y(anchor)))
+            self._is_settling = False
 
     def jump_to_latest(self) -> None:
         """Scrolls to the end and follows again."""
