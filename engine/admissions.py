@@ -25,7 +25,7 @@ class _Refusal:
     reserve: int
     num_short: int
     num_available: int
-    num_stored: int
+    num_found: int
 
 
 class Admissions:
@@ -98,7 +98,7 @@ class Admissions:
             and known.request is request
             and not paused
             and (known.num_tokens, known.reserve) == (request.num_tokens, reserve)
-            and known.num_stored == pool.num_stored
+            and known.num_found == pool.num_stored + pool.num_hits
             and known.num_available >= pool.num_available
         ):
             # Nothing has been found or freed since: its whole prefix need not be looked up again.
@@ -116,7 +116,7 @@ class Admissions:
                 reserve,
                 admission.num_short,
                 pool.num_available,
-                pool.num_stored,
+                pool.num_stored + pool.num_hits,
             )
         return admission
 
@@ -129,7 +129,7 @@ class Admissions:
         first = request.sibling
         if first is None:
             return False
-        num_shared = request.num_prompt_tokens - 1
+        num_shared = request.num_tokens - 1
         if first.phase is Phase.DECODE and not first.paused:
             if first.num_committed_tokens <= num_shared:
                 return True

@@ -199,6 +199,20 @@ class Answer:
             error=ending.error,
         )
 
+    def broken_off(self, error: ErrorInfo) -> RequestFinished:
+        """The last event where the rest of the text cannot be had: no ids to keep."""
+        request = self.request
+        return RequestFinished(
+            request.request_id,
+            request.conversation_id,
+            reason=FinishReason.ERROR,
+            text="",
+            usage=RequestUsage(self.num_given_tokens, output_tokens=self.num_output),
+            turn=None,
+            seed=request.seed,
+            error=error,
+        )
+
     def _is_end(self, token_id: int) -> bool:
         return token_id in self.stop_ids and not self.request.params.ignore_eos
 

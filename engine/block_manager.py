@@ -214,6 +214,20 @@ class BlockManager:
         self._root = root
         self._prefix_caching = prefix_caching
 
+    def disown(self, request: Request) -> None:
+        """The request holds nothing any more; what became of its blocks is settled elsewhere."""
+        removed = tuple(request.block_table)
+        request.block_table = []
+        request.num_computed_tokens = request.num_committed_tokens = 0
+        request.num_published_blocks = 0
+        self._emit_table(request, 0, removed, (), "reset")
+
+    def reset(self) -> None:
+        """All blocks are free and nobody computes anything; every request has been disowned."""
+        self._computing.clear()
+        self._promised.clear()
+        self.pool.reset()
+
     def withdraw(self, request: Request) -> None:
         """The request computes no further for now.
 

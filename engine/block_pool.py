@@ -27,8 +27,8 @@ class BlockPool:
     """``num_blocks`` blocks of ``block_size`` tokens.
 
     Columns are flat arrays, so that a snapshot is a copy of bytes. ``free`` holds the free and the
-    cached blocks in the order in which they are given away. ``num_stored`` counts publications: it
-    tells whether more may be found than before.
+    cached blocks in the order in which they are given away. ``num_stored`` and ``num_hits`` count
+    publications and hits: while they stand still no prefix can be had for less than before.
     """
 
     def __init__(self, num_blocks: int, block_size: int, log: PoolEventLog | None = None) -> None:
@@ -39,7 +39,7 @@ class BlockPool:
         self.num_cached = 0
         self.num_shared = 0
         self.num_pinned = 0
-        self.num_stored = 0
+        self.num_stored = self.num_hits = 0
         self.owners: list[str] = []
         self._owner_index: dict[str, int] = {}
         self._state = bytearray(num_blocks)
@@ -122,6 +122,7 @@ class BlockPool:
 
     def hit(self, block_id: int, request: Request, cause: str) -> None:
         """One more reference to a block whose KV is wanted again."""
+        self.num_hits += 1
         before = self._view(block_id)
         self._add_reference(block_id)
         self._set_owner(block_id, request.conversation_id)
@@ -194,6 +195,22 @@ class BlockPool:
         for block_id in cached:
             self.evict(block_id, cause)
         return len(cached)
+
+    def reset(self) -> None:
+        """Frees every block whatever it is, with one event each, and builds the queue anew."""
+        for block_id in range(self.num_blocks):
+            if self._state[block_id] == FREE and self._hash[block_id] is None:
+                continue
+            before = self._view(block_id)
+            self._state[block_id] = FREE
+            self._ref_count[block_id] = self._pins[block_id] = self._fill[block_id] = 0
+            self._hash[block_id] = self._content[block_id] = None
+            self._owner[block_id] = -1
+            self._write_short_hash(block_id, NO_SHORT_HASH)
+            self._emit(BlockEventKind.REMOVED, "reset", block_id, before)
+        self.free = FreeBlockQueue(self.num_blocks)
+        self._by_hash.clear()
+        self.num_cached = self.num_shared = self.num_pinned = 0
 
     def pin(self, block_id: int, conversation_id: str) -> None:
         """Keeps a hashed block in the pool; a pin holds one reference."""

@@ -125,7 +125,8 @@ class EngineCore:
         request = self.requests.get(request_id)
         if request is None:
             return False
-        self._ledger.finish(request, Ending(FinishReason.CANCELLED), "cancel")
+        with self._loop.keeping_order():
+            self._ledger.finish(request, Ending(FinishReason.CANCELLED), "cancel")
         return True
 
     def fail(self, request_id: str, error: ErrorInfo) -> None:
@@ -169,7 +170,8 @@ class EngineCore:
             output_index=parent.output_index,
         )
         self._ledger.enrol(child, 0).inherit(self._ledger.answers[request_id])
-        self.scheduler.fork(parent, child)
+        with self._loop.keeping_order():
+            self.scheduler.fork(parent, child)
 
     def pause(self, request_id: str) -> None:
         """The request computes no further until it is resumed.
@@ -178,7 +180,8 @@ class EngineCore:
             UnknownIdError: there is no such request.
         """
         request = self._ledger.require(request_id)
-        self.scheduler.pause(request)
+        with self._loop.keeping_order():
+            self.scheduler.pause(request)
         self._ledger.report_notes()
         self._ledger.events.append(RequestPaused(request_id, request.conversation_id))
 
@@ -189,7 +192,8 @@ class EngineCore:
             UnknownIdError: there is no such request.
         """
         request = self._ledger.require(request_id)
-        self.scheduler.resume(request)
+        with self._loop.keeping_order():
+            self.scheduler.resume(request)
         self._ledger.events.append(RequestResumed(request_id, request.conversation_id))
 
     def truncate(self, request_id: str, num_tokens: int) -> None:
@@ -210,9 +214,10 @@ class EngineCore:
                 f"the answer {request.num_tokens}",
                 num_tokens=num_tokens,
             )
-        self.scheduler.truncate(request, num_tokens)
-        self._runner.forget(request_id)
-        answer.rewind(self._ledger.make_stream(request))
+        with self._loop.keeping_order():
+            self._runner.forget(request_id)
+            self.scheduler.truncate(request, num_tokens)
+            answer.rewind(self._ledger.make_stream(request))
         self._ledger.events.append(
             RequestTruncated(
                 request_id,
@@ -245,8 +250,9 @@ class EngineCore:
                 a block.
         """
         self._loop.drain()
-        self.pins.lapse()
-        self.scheduler.restart(root, prefix_caching=prefix_caching)
+        with self._loop.keeping_order():
+            self.pins.lapse()
+            self.scheduler.restart(root, prefix_caching=prefix_caching)
         self._ledger.report_notes()
         self.limits = self._ledger.limits = replace(self.limits, root=root)
         change()

@@ -28,6 +28,11 @@ class FailureGuard:
     def has_suspects(self) -> bool:
         return bool(self._suspects)
 
+    @property
+    def first_suspect(self) -> Request | None:
+        """The one that computes alone just now, or None."""
+        return self._suspects[0] if self._suspects else None
+
     def may_compute(self, request: Request) -> bool:
         return not request.paused and (not self._suspects or self._suspects[0] is request)
 

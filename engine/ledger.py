@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.answer import Answer, Ending, TextStream, Times
 from engine.api.errors import DuplicateIdError, ErrorInfo, UnknownIdError
 from engine.api.events import FinishReason, RequestEvent, RequestPreempted, RequestWaiting
-from engine.limits import ModelLimits, pool_refusal
+from engine.limits import ModelLimits, describe_failure, pool_refusal
 from engine.pins import Pins
 from engine.queues import RequestQueues
 from engine.request import Request
@@ -81,19 +81,28 @@ class RequestLedger:
     def finish(self, request: Request, ending: Ending, cause: str) -> None:
         """Ends a request: its last event, its blocks, its row in the runner."""
         request.drop_placeholders()
-        answer = self.answers.pop(request.request_id)
-        del self.requests[request.request_id]
-        self.events.append(answer.finish(ending, self._clock()))
-        self._queues.finish(request, cause)
+        answer = self.answers[request.request_id]
+        try:
+            last = answer.finish(ending, self._clock())
+        except Exception as error:
+            # Its text cannot be completed; what was said so far stands.
+            last = answer.broken_off(describe_failure(error))
+        del self.answers[request.request_id], self.requests[request.request_id]
+        self.events.append(last)
         self._runner.forget(request.request_id)
+        self._queues.finish(request, cause)
         self._pins.renew(request.conversation_id)
+
+    def pins_lost(self) -> None:
+        """The pool was reset, and its pins with it."""
+        self._pins.lost()
 
     def fail(self, request: Request, error: ErrorInfo) -> None:
         """Ends a request that cannot go on."""
         self.finish(request, Ending(FinishReason.ERROR, error=error), "error")
 
-    def report_notes(self) -> None:
-        """Turns what the scheduler noted into events and ends."""
+    def report_notes(self) -> int:
+        """Turns what the scheduler noted into events and ends; returns how many requests ended."""
         notes = self._queues.take_notes()
         for request in notes.admitted:
             answer = self.answers.get(request.request_id)
@@ -114,8 +123,10 @@ class RequestLedger:
                     request.waits_on,
                 )
             )
-        for request in dict.fromkeys(notes.outgrown):
+        outgrown = list(dict.fromkeys(notes.outgrown))
+        for request in outgrown:
             self._outgrown(request)
+        return len(outgrown)
 
     def _outgrown(self, request: Request) -> None:
         if request.num_output_tokens:

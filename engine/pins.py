@@ -47,6 +47,11 @@ class Pins:
         self._token_ids = wanted
         self._lapsed = set(wanted)
 
+    def lost(self) -> None:
+        """The pool was reset: no block is pinned any more; the wish to have them pinned stays."""
+        self._blocks.clear()
+        self._lapsed = set(self._token_ids)
+
     def renew(self, conversation_id: str) -> None:
         """Pins again what lapsed, once it has been computed anew; O(1) where nothing lapsed."""
         if conversation_id not in self._lapsed:

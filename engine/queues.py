@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.api.events import WaitReason
@@ -78,12 +79,29 @@ class RequestQueues:
 
     def preempt(self, victim: Request, reason: str) -> None:
         """Takes a running request's blocks; it waits in front of all others."""
-        self.running.remove(victim)
-        victim.phase = Phase.PREEMPTED
-        victim.num_preemptions += 1
-        self._metrics.num_preemptions += 1
-        self.waiting.appendleft(victim)
+        self._to_front(victim)
         self.notes.preempted.append((victim, self._release(victim, "preempt"), reason))
+
+    def reset(self, requests: Sequence[Request], reason: str) -> None:
+        """Lets exactly these requests wait, whatever the queues say; their blocks are somebody
+        else's affair.
+        """
+        for request in self.running[::-1]:
+            self._to_front(request)
+            self.notes.preempted.append((request, len(request.block_table), reason))
+        known = dict.fromkeys(requests)
+        kept = [request for request in dict.fromkeys(self.waiting) if request in known]
+        # One that was just on its way from one queue to the other is in neither.
+        lost = [request for request in requests if request not in self.waiting]
+        self.waiting = deque((*lost, *kept))
+        self.num_draining = 0
+
+    def _to_front(self, request: Request) -> None:
+        self.running.remove(request)
+        request.phase = Phase.PREEMPTED
+        request.num_preemptions += 1
+        self._metrics.num_preemptions += 1
+        self.waiting.appendleft(request)
 
     def finish(self, request: Request, cause: str) -> None:
         """Takes a request out in any phase; its blocks go back now or when no step names it."""

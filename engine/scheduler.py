@@ -10,6 +10,7 @@ through the prefix cache.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from engine.admissions import Admissions
 from engine.api.events import WaitReason
@@ -58,6 +59,22 @@ class Scheduler:
     def has_work(self) -> bool:
         """Whether a request could compute: one that is not paused."""
         return self.queues.has_work
+
+    def reset(self, requests: Sequence[Request], reason: str) -> None:
+        """Begins anew after the books themselves broke; no step may be in flight.
+
+        Whatever the tables and the pool said, all blocks are free afterwards and every request
+        waits to be computed again.
+
+        Args:
+            requests: all that have not ended.
+            reason: why they lose their blocks.
+        """
+        self.queues.reset(requests, reason)
+        for request in requests:
+            request.num_in_flight, request.release_cause, request.twin_hash = 0, "", None
+            self.manager.disown(request)
+        self.manager.reset()
 
     def configure(self, config: EngineConfig) -> None:
         """Other limits from the next step on. What runs beyond a lower limit goes on."""
@@ -130,7 +147,12 @@ class Scheduler:
         del request.token_ids[num_tokens:]
         self.manager.truncate(request)
         request.tokens_since_admission = 0
-        if request.phase is Phase.PREFILL and not request.paused:
+        if request.phase is not Phase.PREFILL:
+            return
+        if request.num_uncomputed_tokens == 1:
+            # It may lie in a block that others read: decodes copy such a block first.
+            request.phase = Phase.DECODE
+        elif not request.paused:
             self.manager.renew_promise(request)
 
     def recompute(self, requests: list[Request], reason: str) -> None:

@@ -7,7 +7,8 @@ while the newest token is still a placeholder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from engine.api.errors import EngineError, InternalError, OutOfMemoryError
 from engine.block_manager import BlockManager
@@ -41,6 +42,7 @@ class StepLoop:
         self.flights = Flights()
         self.num_steps = 0
         self._nothing_scheduled = False
+        self._committing: Flight | None = None
         self._scheduler = scheduler
         self._manager = manager
         self._ledger = ledger
@@ -58,20 +60,40 @@ class StepLoop:
         """Submits a step and commits those that are older than the lag, or all if there is none to
         submit.
         """
-        submitted = self._submit()
-        while self.flights and (len(self.flights) > self._lag or not submitted):
-            self._commit(self.flights.popleft())
+        try:
+            submitted = self._submit()
+            while self.flights and (len(self.flights) > self._lag or not submitted):
+                self._commit(self.flights.popleft())
+        except Exception as error:
+            self._begin_anew(error)
 
     def drain(self) -> None:
         """Commits all steps in flight."""
-        while self.flights:
-            self._commit(self.flights.popleft())
+        try:
+            while self.flights:
+                self._commit(self.flights.popleft())
+        except Exception as error:
+            self._begin_anew(error)
+
+    @contextmanager
+    def keeping_order(self) -> Iterator[None]:
+        """Around a change between two steps: if it breaks off in the middle, all begin anew.
+
+        An ``EngineError`` is a refusal, made before anything was changed.
+        """
+        try:
+            yield
+        except EngineError:
+            raise
+        except Exception as error:
+            self._begin_anew(error)
+            raise
 
     def _submit(self) -> bool:
         output = self._scheduler.schedule()
-        self._ledger.report_notes()
-        self._nothing_scheduled = output.num_tokens == 0
-        if self._nothing_scheduled:
+        num_ended = self._ledger.report_notes()
+        self._nothing_scheduled = output.num_tokens == 0 and not num_ended
+        if output.num_tokens == 0:
             return False
         self.num_steps += 1
         now = self._clock()
@@ -79,19 +101,22 @@ class StepLoop:
             handle = self._runner.submit(output)
         except Exception as error:
             # Steps submitted before this one are sound.
-            self.drain()
+            while self.flights:
+                self._commit(self.flights.popleft())
             self._fail_step(output, error)
             return False
         self.flights.launch(output, handle, now)
         return True
 
     def _commit(self, flight: Flight) -> None:
+        self._committing = flight
         output = flight.output
         try:
             result = flight.handle.result()
         except Exception as error:
             for chunk in output.chunks:
                 self._scheduler.queues.step_committed(chunk.request)
+            self._committing = None
             self._fail_step(output, error)
             return
         now = self._clock()
@@ -118,6 +143,7 @@ class StepLoop:
             if request.phase is not Phase.FINISHED:
                 num_accepted += self._accept(request, index, sample, now)
         self._metrics.record_output(now, num_accepted)
+        self._committing = None
 
     def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> int:
         """Takes what a request drew; returns how many tokens of it are output."""
@@ -130,8 +156,9 @@ class StepLoop:
         answer = self._ledger.answers[request.request_id]
         try:
             self._ledger.events.append(answer.accept(token_id, sample.logprobs, now))
-        except EngineError as error:
-            self._ledger.fail(request, error.info())
+        except Exception as error:
+            # Whatever is wrong with this one's text, the others go on.
+            self._ledger.fail(request, describe_failure(error))
             return 0
         ending = answer.ending(token_id)
         if ending is not None:
@@ -163,6 +190,7 @@ class StepLoop:
         else:
             self._scheduler.recompute(requests, _STEP_FAILED)
             guard.suspect(requests)
+        self._ledger.report_notes()
 
     def _abandon_flights(self, output: SchedulerOutput) -> list[Request]:
         """Takes back every step in flight. Returns the live requests of ``output``."""
@@ -174,3 +202,29 @@ class StepLoop:
             request.drop_placeholders()
         self._scheduler.recompute(built_on_it, _STEP_FAILED)
         return [request for request in failed if request.phase is not Phase.FINISHED]
+
+    def _begin_anew(self, error: Exception) -> None:
+        """The books themselves broke, in the middle of a change: nothing in them is trusted.
+
+        All blocks are given up and every request is computed again, one at a time; of those the one
+        with which it happens again ends.
+        """
+        flown = {request: None for request in self.flights.abandon()}
+        if self._committing is not None:
+            flown |= {chunk.request: None for chunk in self._committing.output.chunks}
+            self._committing = None
+        for request in flown:
+            if request.phase is Phase.FINISHED:
+                self._manager.disown(request)
+        guard = self._scheduler.guard
+        culprit = guard.first_suspect
+        requests = list(self._ledger.requests.values())
+        self._scheduler.reset(requests, "the cache's books were set up anew")
+        self._ledger.pins_lost()
+        for request in requests:
+            request.drop_placeholders()
+        self._ledger.report_notes()
+        if culprit is not None:
+            self._ledger.fail(culprit, describe_failure(error))
+        else:
+            guard.suspect(requests)
