@@ -66,7 +66,7 @@ class ChatTemplate:
             source = named.get("default")
         if not source:
             return None
-        return cls(str(source), _token_variables(config))
+        return cls(str(source), token_variables(config))
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The text of ``messages``, each with ``role`` and ``content``.
@@ -186,7 +186,8 @@ def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
     return json.dumps(value, indent=indent, **{"ensure_ascii": False, **chosen})
 
 
-def _token_variables(config: Mapping[str, Any]) -> dict[str, str]:
+def token_variables(config: Mapping[str, Any]) -> dict[str, str]:
+    """The named tokens of tokenizer_config.json that templates use."""
     variables = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         token = config.get(name)

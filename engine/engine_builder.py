@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from engine.api.events import ModelInfo
+from engine.api.events import ModelInfo, TemplateNote
 from engine.api.params import EngineConfig, SamplingParams
 from engine.block_hash import root_hash
-from engine.chat_encoder import ChatEncoder
+from engine.chat_format import ChatFormat
 from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
 from engine.devices import choose_backend, resolve_device, resolve_dtype
@@ -67,7 +67,8 @@ def build_engine(
     )
     progress("tokenizer", 0.0, "")
     tokenizer = files.tokenizer()
-    encoder = ChatEncoder(tokenizer, files.chat_template())
+    chat = ChatFormat.from_folder(files.folder, tokenizer)
+    encoder = chat.make_encoder()
     progress("warm_up", 0.0, "")
     _warm_up(runner, num_blocks, config.block_size)
     fingerprint = tokenizer.fingerprint
@@ -82,7 +83,13 @@ def build_engine(
     if runner.attention.cache is None:
         # Blocks that are found again would hold nothing: the keys and values are elsewhere.
         config = replace(config, prefix_caching=False)
-    core = EngineCore(runner, limits, config, num_blocks, lambda stop: Detokenizer(tokenizer, stop))
+    core = EngineCore(
+        runner,
+        limits,
+        config,
+        num_blocks,
+        lambda stop: Detokenizer(tokenizer, (*stop, *chat.stop)),
+    )
     info = ModelInfo(
         name=files.config.name,
         path=str(path),
@@ -99,8 +106,13 @@ def build_engine(
         num_blocks=num_blocks,
         block_size=config.block_size,
         fingerprint=fingerprint,
-        has_chat_template=True,
+        has_chat_template=chat.report.note is not TemplateNote.ABSENT,
         license=files.license,
+        template_stable=chat.report.is_stable,
+        template_recomputed_tokens=chat.report.recomputed_tokens,
+        template_note=chat.report.note,
+        template_error=chat.report.error,
+        takes_system_message=chat.report.takes_system,
     )
     inspector = ParityInspector(core, runner)
     return LoadedEngine(core, tokenizer, encoder, info, block_bytes, 0.0, inspector)

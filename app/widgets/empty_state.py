@@ -7,6 +7,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, 
 
 from app.i18n import tr
 from app.session import Session
+from app.session_state import ModelStatus
+from app.widgets.template_words import template_words
 from app.widgets.words import model_words
 
 _PROMPT_LINES = 5
@@ -35,10 +37,15 @@ class EmptyState(QWidget):
         self.model = QLabel()
         self.model.setTextFormat(Qt.TextFormat.PlainText)
         self.model.setProperty("tone", "muted")
+        self.template = QLabel()
+        self.template.setTextFormat(Qt.TextFormat.PlainText)
+        self.template.setWordWrap(True)
+        self.template.setProperty("tone", "muted")
         column = QVBoxLayout()
         column.setSpacing(8)
         column.addWidget(title)
         column.addWidget(self.model)
+        column.addWidget(self.template)
         column.addSpacing(12)
         self.prompt = QPlainTextEdit()
         self._add_prompt(column)
@@ -101,7 +108,11 @@ class EmptyState(QWidget):
 
     def refresh_model(self) -> None:
         """The model's state changed."""
-        self.model.setText(model_words(self._session.model_state))
+        state = self._session.model_state
+        self.model.setText(model_words(state))
+        info = state.info if state.status is ModelStatus.READY else None
+        self.template.setText(template_words(info) if info is not None else "")
+        self.template.setVisible(bool(self.template.text()))
 
     def _on_default_clicked(self) -> None:
         self._session.set_default_system_prompt(self.prompt.toPlainText())

@@ -11,6 +11,7 @@ from app.i18n import tr
 from app.session import Session
 from app.session_state import ModelStatus
 from app.widgets.buttons import plain_tip
+from app.widgets.template_words import template_words
 from app.widgets.words import error_words, model_words
 from engine.api.events import EngineStats
 
@@ -53,7 +54,8 @@ class StatusStrip(QStatusBar):
             self.model.setToolTip(plain_tip(error_words(state.error)))
         elif state.info is not None:
             backend = tr("Attention: {name}", name=state.info.backend)
-            self.model.setToolTip(plain_tip(f"{backend}\n{state.info.backend_reason}".strip()))
+            lines = (backend, state.info.backend_reason, template_words(state.info))
+            self.model.setToolTip(plain_tip("\n".join(line for line in lines if line)))
         self.model.setText(words)
         if state.status is not ModelStatus.READY:
             self.pool.setText("")

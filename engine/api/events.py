@@ -49,11 +49,31 @@ class ModelLoading(Event):
     detail: str = ""
 
 
+class TemplateNote(StrEnum):
+    """What the model's chat template does to earlier turns, found out when it was loaded.
+
+    REASONING: it drops the reasoning of earlier answers. SYSTEM: it moves the system message to the
+    newest question. ANSWERS: it writes earlier answers in another way. REFUSES: it fails even for
+    a plain chat. ABSENT: there is none, messages are given to the model as plain text.
+    """
+
+    NONE = ""
+    REASONING = "reasoning"
+    SYSTEM = "system"
+    ANSWERS = "answers"
+    REFUSES = "refuses"
+    ABSENT = "absent"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """Facts of the loaded model. Sizes in bytes, lengths in tokens.
 
     ``keeps_blocks``: whether the attention backend keeps keys and values in the pool's blocks.
+    ``template_stable``: whether each turn of a conversation begins with all turns before, exactly;
+    if not, a typical turn computes ``template_recomputed_tokens`` again, for the reason in
+    ``template_note``. ``template_error``: the template's own words where it refuses.
+    ``takes_system_message``: whether the template has a place for one.
     """
 
     name: str
@@ -74,6 +94,11 @@ class ModelInfo:
     has_chat_template: bool
     license: str = ""
     keeps_blocks: bool = True
+    template_stable: bool = True
+    template_recomputed_tokens: int = 0
+    template_note: TemplateNote = TemplateNote.NONE
+    template_error: str = ""
+    takes_system_message: bool = True
 
 
 @dataclass(frozen=True, slots=True)
