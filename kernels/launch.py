@@ -10,18 +10,44 @@ import torch
 MIN_DOT_ROWS = 16
 """A tensor-core product has at least this many rows."""
 
-_MIN_SPLIT_TOKENS = 256
-_MAX_SPLITS = 32
 _FALLBACK_MULTIPROCESSORS = 1
+_PROGRAMS_PER_MULTIPROCESSOR = 4
+_SHARED_PROGRAMS_PER_MULTIPROCESSOR = 2
+_MIN_PART_TOKENS = 64
+_FIXED_PART_TOKENS = 512
+_JOIN_ELEMENTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeLaunch:
-    """``rows``: query heads of one KV head, padded. ``tile``: tokens a step of the loop."""
+    """How decode steps of a shape are cut up.
+
+    ``rows``: query heads of one KV head, padded. ``tile``: tokens a step of the loop.
+    ``spread``: parts that all contexts together are cut into, besides one a sequence.
+    ``min_tiles``: tiles of the smallest part. ``fixed_tiles``: tiles of a part where it must not
+    depend on other sequences. ``join_chunk``: parts that are joined at a time.
+    """
 
     rows: int
     tile: int
-    splits: int
+    spread: int
+    min_tiles: int
+    fixed_tiles: int
+    join_chunk: int
+    num_warps: int
+    num_stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLaunch:
+    """How the shared beginnings of a decode step are cut up; ``rows``: (sequence, head) pairs of
+    one program, the rest as in ``DecodeLaunch``.
+    """
+
+    rows: int
+    tile: int
+    spread: int
+    min_tiles: int
     num_warps: int
     num_stages: int
 
@@ -48,33 +74,52 @@ def next_power_of_2(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
 
 
-def num_splits(batch: int, num_kv_heads: int, max_context: int, device: torch.device) -> int:
-    """Into how many parts a context is cut, so that even a small batch fills the device.
-
-    Two programs a multiprocessor, but no part shorter than 256 tokens. A power of two, from the
-    batch and the longest context only, so that few variants are compiled.
-    """
-    wanted = 2 * multiprocessors(device) // max(batch * num_kv_heads, 1)
-    most = -(-max_context // _MIN_SPLIT_TOKENS)
-    return max(1, min(next_power_of_2(wanted), next_power_of_2(most), _MAX_SPLITS))
-
-
+@functools.cache
 def decode_launch(
-    batch: int,
-    num_heads: int,
-    num_kv_heads: int,
-    head_dim: int,
-    max_context: int,
-    device: torch.device,
+    num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device
 ) -> DecodeLaunch:
-    """How one decode step of this shape is cut up."""
+    """How decode steps of this shape are cut up.
+
+    The parts fill the device once: more of them would only wait for each other and be joined.
+    """
+    group = num_heads // num_kv_heads
+    tile = 32 if head_dim > 128 else 64
+    programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
     return DecodeLaunch(
-        rows=max(MIN_DOT_ROWS, next_power_of_2(num_heads // num_kv_heads)),
-        tile=32 if head_dim > 128 else 64,
-        splits=num_splits(batch, num_kv_heads, max_context, device),
+        rows=max(MIN_DOT_ROWS, next_power_of_2(group)),
+        tile=tile,
+        spread=max(1, -(-programs // num_kv_heads)),
+        min_tiles=max(1, _MIN_PART_TOKENS // tile),
+        fixed_tiles=_FIXED_PART_TOKENS // tile,
+        join_chunk=join_chunk(group, head_dim),
         num_warps=4,
         num_stages=3 if head_dim <= 128 else 2,
     )
+
+
+@functools.cache
+def shared_launch(
+    width: int, num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device
+) -> SharedLaunch:
+    """How the shared beginnings of groups of at most ``width`` sequences are cut up."""
+    pairs = width * (num_heads // num_kv_heads)
+    rows = min(64, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
+    tile = 32 if head_dim > 128 else 64
+    programs = _SHARED_PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
+    return SharedLaunch(
+        rows=rows,
+        tile=tile,
+        spread=max(1, -(-programs // (num_kv_heads * -(-pairs // rows)))),
+        min_tiles=max(1, _MIN_PART_TOKENS // tile),
+        num_warps=4,
+        num_stages=3 if head_dim <= 128 else 2,
+    )
+
+
+def join_chunk(group: int, head_dim: int) -> int:
+    """Parts of one KV head's ``group`` query heads that fit a program's registers at once."""
+    size = next_power_of_2(group) * next_power_of_2(head_dim)
+    return max(1, min(16, _JOIN_ELEMENTS // size))
 
 
 def prefill_launch(num_tokens: int, group_size: int, head_dim: int) -> PrefillLaunch:

@@ -1,23 +1,24 @@
 """Attention of one new token a sequence over its paged keys and values (Triton).
 
-The context of a sequence is cut into splits that run in parallel; each keeps a running softmax
-(Milakov and Gimelshein, 2018) and its log-sum-exp, and one combine joins them. With one split the
-result is written directly. Base-2 exponentials inside, natural logarithms outside.
+One launch: each item of the step's plan (``decode_plan``) keeps a running softmax over its part of
+a context, and the program that finishes a sequence's last part joins all of them. The query heads
+of one KV head are rows of one tile; where tiles begin does not depend on the block size.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.attention_tiles import attend_tiles, empty_join, join_parts, normalise
 from kernels.checks import check_paged
+from kernels.decode_plan import ITEM_WORDS, DecodePlan, plan_decode
 from kernels.device_guard import on_device_of
-from kernels.launch import decode_launch, next_power_of_2
-
-_LOG2_E = tl.constexpr(1.4426950408889634)
-_LN_2 = tl.constexpr(0.6931471805599453)
+from kernels.launch import next_power_of_2
 
 
 @triton.jit
@@ -26,38 +27,53 @@ def _paged_decode_kernel(
     k_cache_ptr,  # [num_blocks, block_size, kv_heads, head_dim], contiguous
     v_cache_ptr,
     table_ptr,  # [batch, blocks]
-    length_ptr,  # [batch]
+    plan_ptr,  # int32, see ITEM_WORDS
+    counter_ptr,  # [batch, kv_heads] int32
     out_ptr,  # [batch, heads, head_dim], contiguous
-    partial_ptr,  # [batch, heads, splits, head_dim] float32
-    lse_ptr,  # [batch, heads, splits] float32, natural logarithms
+    partial_ptr,  # [items, heads, head_dim] float32
+    lse_ptr,  # [items, heads] float32, base 2
+    member_ptr,  # [batch, 2] int32: row of the first shared part, number of shared parts
+    shared_partial_ptr,  # [shared rows, heads, head_dim] float32
+    shared_lse_ptr,  # [shared rows, heads] float32, base 2
     scale,
     query_stride_token,
     query_stride_head,
     table_stride,
+    shared_stride,
     NUM_HEADS: tl.constexpr,
     NUM_KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
+    GROUP_POW2: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     DIM_POW2: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
-    SPLITS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    SHARED: tl.constexpr,
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Program = (sequence, KV head, split); rows = the query heads of the KV head."""
-    sequence = tl.program_id(0).to(tl.int64)
-    kv_head = tl.program_id(1)
-    split = tl.program_id(2)
-    length = tl.load(length_ptr + sequence).to(tl.int32)
+    """Program = (KV head, item); rows = the query heads of the KV head."""
+    kv_head = tl.program_id(0)
+    item = tl.program_id(1)
+    word = plan_ptr + (1 + item) * ITEM_WORDS
+    count = tl.load(plan_ptr)
+    sequence = tl.load(word).to(tl.int64)
+    first = tl.load(word + 1)
+    last = tl.load(word + 2)
+    first_item = tl.load(word + 3).to(tl.int64)
+    parts = tl.load(word + 4)
+    lowest = tl.load(word + 5)
+    length = tl.load(word + 6)
+    if item >= count:
+        return
 
     row = tl.arange(0, ROWS)
     dim = tl.arange(0, DIM_POW2)
-    in_group = row < GROUP
     in_dim = dim < HEAD_DIM
     head = kv_head * GROUP + row
-    mask = in_group[:, None] & in_dim[None, :]
+    mask = (row < GROUP)[:, None] & in_dim[None, :]
     q = tl.load(
         query_ptr
         + sequence * query_stride_token
@@ -68,82 +84,94 @@ def _paged_decode_kernel(
     )
     if UPCAST:
         q = q.to(tl.float32)
-
-    # Splits are whole tiles, so that where a tile begins does not depend on how many there are.
-    tiles = tl.cdiv(length, TILE)
-    per_split = tl.cdiv(tiles, SPLITS)
-    first = split * per_split
-    last = tl.minimum(first + per_split, tiles)
-
-    best = tl.full([ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    acc = tl.zeros([ROWS, DIM_POW2], tl.float32)
-    step = tl.arange(0, TILE)
-    for tile in range(first, last):
-        token = tile * TILE + step
-        known = token < length
-        block = tl.load(
-            table_ptr + sequence * table_stride + token // BLOCK_SIZE, mask=known, other=0
-        )
-        slot = block.to(tl.int64) * BLOCK_SIZE + token % BLOCK_SIZE
-        place = (slot * NUM_KV_HEADS + kv_head) * HEAD_DIM
-        inside = known[:, None] & in_dim[None, :]
-        # What a page holds behind the last token may be NaN: it is not read, not multiplied by 0.
-        k = tl.load(k_cache_ptr + place[:, None] + dim[None, :], mask=inside, other=0.0)
-        v = tl.load(v_cache_ptr + place[:, None] + dim[None, :], mask=inside, other=0.0)
-        if UPCAST:
-            k = k.to(tl.float32)
-            v = v.to(tl.float32)
-        score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * _LOG2_E)
-        score = tl.where(known[None, :], score, float("-inf"))
-        # Every tile up to the last has a known token, so the maximum is finite from the first on.
-        higher = tl.maximum(best, tl.max(score, 1))
-        weight = tl.exp2(score - higher[:, None])
-        shrink = tl.exp2(best - higher)
-        total = total * shrink + tl.sum(weight, 1)
-        acc = acc * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
-        best = higher
-
-    # A split without tokens, or a padded row of length 0: finite output, log-sum-exp -inf.
-    divisor = tl.where(total > 0.0, total, 1.0)
-    result = acc / divisor[:, None]
-    if SPLITS == 1:
+    acc, best, total = attend_tiles(
+        q,
+        k_cache_ptr + kv_head * HEAD_DIM,
+        v_cache_ptr + kv_head * HEAD_DIM,
+        table_ptr + sequence * table_stride,
+        first,
+        last,
+        lowest,
+        length,
+        scale,
+        NUM_KV_HEADS * HEAD_DIM,
+        HEAD_DIM,
+        DIM_POW2,
+        BLOCK_SIZE,
+        ROWS,
+        TILE,
+        UPCAST,
+        PRECISION,
+    )
+    result, lse = normalise(acc, best, total)
+    if parts == 1 and not SHARED:
         place = (sequence * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
         tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
     else:
-        cell = (sequence * NUM_HEADS + head) * SPLITS + split
+        cell = item.to(tl.int64) * NUM_HEADS + head
         tl.store(partial_ptr + cell[:, None] * HEAD_DIM + dim[None, :], result, mask=mask)
-        lse = tl.where(total > 0.0, (best + tl.log2(divisor)) * _LN_2, float("-inf"))
-        tl.store(lse_ptr + cell, lse, mask=in_group)
+        tl.store(lse_ptr + cell, lse, mask=row < GROUP)
+        # All threads' stores come before the count, and the count before the joiner's loads.
+        tl.debug_barrier()
+        done = tl.atomic_add(counter_ptr + sequence * NUM_KV_HEADS + kv_head, 1, sem="acq_rel")
+        # The count goes on from layer to layer.
+        if done % parts == parts - 1:
+            member = tl.arange(0, GROUP_POW2)
+            in_group = member < GROUP
+            joined, divisor, sums = empty_join(GROUP_POW2, DIM_POW2)
+            if SHARED:
+                joined, divisor, sums = join_parts(
+                    joined,
+                    divisor,
+                    sums,
+                    shared_partial_ptr,
+                    shared_lse_ptr,
+                    tl.load(member_ptr + 2 * sequence).to(tl.int64) * NUM_HEADS + kv_head * GROUP,
+                    tl.load(member_ptr + 2 * sequence + 1),
+                    shared_stride,
+                    member,
+                    in_group,
+                    HEAD_DIM,
+                    DIM_POW2,
+                    CHUNK,
+                )
+            joined, divisor, sums = join_parts(
+                joined,
+                divisor,
+                sums,
+                partial_ptr,
+                lse_ptr,
+                first_item * NUM_HEADS + kv_head * GROUP,
+                parts,
+                NUM_HEADS,
+                member,
+                in_group,
+                HEAD_DIM,
+                DIM_POW2,
+                CHUNK,
+            )
+            whole, _ = normalise(sums, joined, divisor)
+            place = (sequence * NUM_HEADS + kv_head * GROUP + member)[:, None] * HEAD_DIM
+            tl.store(
+                out_ptr + place + dim[None, :],
+                whole.to(out_ptr.dtype.element_ty),
+                mask=in_group[:, None] & in_dim[None, :],
+            )
 
 
-@triton.jit
-def _combine_kernel(
-    partial_ptr,  # [rows, splits, head_dim] float32
-    lse_ptr,  # [rows, splits] float32
-    out_ptr,  # [rows, head_dim]
-    HEAD_DIM: tl.constexpr,
-    DIM_POW2: tl.constexpr,
-    SPLITS: tl.constexpr,
-):
-    """Joins the splits of one (sequence, head): a mean weighted by exp(log-sum-exp)."""
-    row = tl.program_id(0).to(tl.int64)
-    split = tl.arange(0, SPLITS)
-    dim = tl.arange(0, DIM_POW2)
-    in_dim = dim < HEAD_DIM
-    lse = tl.load(lse_ptr + row * SPLITS + split)
-    best = tl.max(lse, 0)
-    # All splits empty (a padded row): -inf minus -inf would be NaN.
-    best = tl.where(best == float("-inf"), 0.0, best)
-    weight = tl.exp2((lse - best) * _LOG2_E)
-    total = tl.sum(weight, 0)
-    partial = tl.load(
-        partial_ptr + (row * SPLITS + split)[:, None] * HEAD_DIM + dim[None, :],
-        mask=in_dim[None, :],
-        other=0.0,
-    )
-    result = tl.sum(partial * weight[:, None], 0) / tl.where(total > 0.0, total, 1.0)
-    tl.store(out_ptr + row * HEAD_DIM + dim, result.to(out_ptr.dtype.element_ty), mask=in_dim)
+@dataclass(frozen=True, slots=True)
+class SharedParts:
+    """Parts of a shared prefix that are computed already, to be joined with each sequence's own.
+
+    ``members``: ``[batch, 2]`` int32, a sequence's row of its first shared part and the number of
+    them, 0 for a sequence without. ``partial``: ``[rows, heads, head_dim]`` float32, ``lse``:
+    ``[rows, heads]`` float32, base 2. ``stride``: rows from one part of a sequence to the next.
+    """
+
+    members: Tensor
+    partial: Tensor
+    lse: Tensor
+    stride: int
 
 
 def paged_decode(
@@ -155,7 +183,10 @@ def paged_decode(
     scale: float,
     *,
     max_context: int | None = None,
+    window: int | None = None,
+    plan: DecodePlan | None = None,
     splits: int | None = None,
+    deterministic: bool = False,
     upcast: bool = False,
 ) -> Tensor:
     """``softmax(scale * q k^T) v`` of each sequence's new token over its whole context.
@@ -169,7 +200,11 @@ def paged_decode(
             whose output is 0.
         scale: factor on the scores.
         max_context: the longest of ``context_lens``, known to the host; else the tables' width.
-        splits: parts of a context, a power of two; chosen by ``launch.decode_launch`` if None.
+        window: a query sees the last so many tokens, its own included; None for all.
+        plan: from ``plan_decode`` of the same lengths, once for all layers of a step; then
+            ``max_context``, ``window``, ``splits`` and ``deterministic`` are the plan's.
+        splits: parts of every context; chosen by ``launch.decode_launch`` if None.
+        deterministic: a sequence's output depends on its own length alone, bit for bit.
         upcast: multiply in float32 (the interpreter cannot multiply bfloat16).
 
     Returns:
@@ -179,53 +214,86 @@ def paged_decode(
         ValueError: shapes or layouts do not fit.
     """
     batch, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, _ = k_cache.shape
+    block_size, num_kv_heads = k_cache.shape[1:3]
     check_paged(query, k_cache, v_cache)
     if block_tables.shape[0] != batch or context_lens.shape != (batch,):
         raise ValueError(
             f"{block_tables.shape[0]} tables and {context_lens.shape[0]} lengths for {batch} rows"
         )
+    if plan is not None and plan.batch != batch:
+        raise ValueError(f"a plan of {plan.batch} sequences for {batch} rows")
     out = torch.empty((batch, num_heads, head_dim), dtype=query.dtype, device=query.device)
     if batch == 0:
         return out
-    longest = max_context or block_tables.shape[1] * block_size
-    launch = decode_launch(batch, num_heads, num_kv_heads, head_dim, longest, query.device)
-    cut = splits or launch.splits
-    partial, lse = out, out
-    if cut > 1:
-        partial = out.new_empty((batch, num_heads, cut, head_dim), dtype=torch.float32)
-        lse = out.new_empty((batch, num_heads, cut), dtype=torch.float32)
-    dim_pow2 = next_power_of_2(head_dim)
+    if plan is None:
+        plan = plan_decode(
+            context_lens,
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            max_context or block_tables.shape[1] * block_size,
+            window=window,
+            splits=splits,
+            deterministic=deterministic,
+        )
+    launch_decode(query, k_cache, v_cache, block_tables, out, plan, scale, upcast=upcast)
+    return out
+
+
+def launch_decode(
+    query: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    out: Tensor,
+    plan: DecodePlan,
+    scale: float,
+    *,
+    shared: SharedParts | None = None,
+    upcast: bool = False,
+) -> None:
+    """Computes a plan's items and joins them, with ``shared`` ones if there are; see
+    ``paged_decode``.
+
+    Args:
+        out: ``[batch, heads, head_dim]``, contiguous; is written.
+    """
+    num_heads, head_dim = query.shape[1:]
+    block_size, num_kv_heads = k_cache.shape[1:3]
+    group = num_heads // num_kv_heads
+    launch = plan.launch
     with on_device_of(query):
-        _paged_decode_kernel[(batch, num_kv_heads, cut)](
+        _paged_decode_kernel[(num_kv_heads, plan.capacity)](
             query,
             k_cache,
             v_cache,
             block_tables,
-            context_lens,
+            plan.items,
+            plan.counters,
             out,
-            partial,
-            lse,
+            plan.partial,
+            plan.lse,
+            shared.members if shared else plan.items,
+            shared.partial if shared else plan.partial,
+            shared.lse if shared else plan.lse,
             scale,
             query.stride(0),
             query.stride(1),
             block_tables.stride(0),
+            shared.stride * num_heads if shared else 0,
             NUM_HEADS=num_heads,
             NUM_KV_HEADS=num_kv_heads,
-            GROUP=num_heads // num_kv_heads,
+            GROUP=group,
+            GROUP_POW2=next_power_of_2(group),
             HEAD_DIM=head_dim,
-            DIM_POW2=dim_pow2,
+            DIM_POW2=next_power_of_2(head_dim),
             BLOCK_SIZE=block_size,
             ROWS=launch.rows,
             TILE=launch.tile,
-            SPLITS=cut,
+            CHUNK=launch.join_chunk,
+            SHARED=shared is not None,
             UPCAST=upcast,
             PRECISION="ieee",
             num_warps=launch.num_warps,
             num_stages=launch.num_stages,
         )
-        if cut > 1:
-            _combine_kernel[(batch * num_heads,)](
-                partial, lse, out, HEAD_DIM=head_dim, DIM_POW2=dim_pow2, SPLITS=cut, num_warps=1
-            )
-    return out

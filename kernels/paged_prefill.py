@@ -1,21 +1,99 @@
-"""Attention of several consecutive tokens of one sequence over its paged keys and values (Triton).
+"""Attention of consecutive tokens of some sequences over their paged keys and values (Triton).
 
 Keys and values are always read from the pages, so a chunk with a cached prefix takes the same path
-as one without. The query heads of one KV head are rows of one tile, as in ``paged_decode``.
+as one without. The query heads of one KV head are rows of one tile, as in ``paged_decode``. All
+chunks of a step go in one launch, which follows a list of tiles made on the host.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 import triton
 import triton.language as tl
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.checks import check_paged
 from kernels.device_guard import on_device_of
-from kernels.launch import next_power_of_2, prefill_launch
+from kernels.launch import PrefillLaunch, next_power_of_2, prefill_launch
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
+_TILE_WORDS = tl.constexpr(8)
+
+
+@triton.jit
+def _attend_keys(
+    q,  # [ROWS, DIM_POW2]
+    best,
+    total,
+    acc,
+    k_head_ptr,  # the KV head's first element in k_cache
+    v_head_ptr,
+    table_ptr,
+    position,  # [ROWS]
+    lowest,  # keys lowest ... context - 1 are seen by some row
+    context,
+    first,  # tiles first ... last - 1
+    last,
+    scale,
+    SLOT_STRIDE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    DIM_POW2: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    TILE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    MASKED: tl.constexpr,
+    UPCAST: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Goes on with a running softmax; not ``MASKED``: every row sees every key of the tiles."""
+    dim = tl.arange(0, DIM_POW2)
+    step = tl.arange(0, TILE)
+    for tile in range(first, last):
+        key = tile * TILE + step
+        if MASKED:
+            # The rest of the pages may be NaN, the table past the chunk's last block anything.
+            known = (key >= lowest) & (key < context)
+            block = tl.load(table_ptr + key // BLOCK_SIZE, mask=known, other=0)
+        else:
+            block = tl.load(table_ptr + key // BLOCK_SIZE)
+        # 64 bits before the multiplication: a large pool has more than 2**31 elements.
+        place = (block.to(tl.int64) * BLOCK_SIZE + key % BLOCK_SIZE) * SLOT_STRIDE
+        place = place[:, None] + dim[None, :]
+        if MASKED:
+            inside = known[:, None] & (dim < HEAD_DIM)[None, :]
+            k = tl.load(k_head_ptr + place, mask=inside, other=0.0)
+            v = tl.load(v_head_ptr + place, mask=inside, other=0.0)
+        elif HEAD_DIM == DIM_POW2:
+            k = tl.load(k_head_ptr + place)
+            v = tl.load(v_head_ptr + place)
+        else:
+            k = tl.load(k_head_ptr + place, mask=(dim < HEAD_DIM)[None, :], other=0.0)
+            v = tl.load(v_head_ptr + place, mask=(dim < HEAD_DIM)[None, :], other=0.0)
+        if UPCAST:
+            k = k.to(tl.float32)
+            v = v.to(tl.float32)
+        score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * _LOG2_E)
+        if MASKED:
+            seen = key[None, :] <= position[:, None]
+            if WINDOW > 0:
+                seen &= key[None, :] > position[:, None] - WINDOW
+            score = tl.where(seen, score, float("-inf"))
+        higher = tl.maximum(best, tl.max(score, 1))
+        base = higher
+        if WINDOW > 0:
+            # A row whose window begins behind this tile: -inf minus -inf would be NaN.
+            base = tl.where(higher == float("-inf"), 0.0, higher)
+        weight = tl.exp2(score - base[:, None])
+        shrink = tl.exp2(best - base)
+        total = total * shrink + tl.sum(weight, 1)
+        acc = acc * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
+        best = higher
+    return best, total, acc
 
 
 @triton.jit
@@ -23,11 +101,12 @@ def _paged_prefill_kernel(
     query_ptr,  # [tokens, heads, head_dim]
     k_cache_ptr,  # [num_blocks, block_size, kv_heads, head_dim], contiguous
     v_cache_ptr,
-    table_ptr,  # [blocks]
+    table_ptr,  # block ids of all chunks
+    tile_ptr,  # [tiles, 8] int32, see tile_list; not read if SINGLE
     out_ptr,  # [tokens, heads, head_dim], contiguous
     scale,
-    start,
-    num_tokens,
+    single_start,
+    single_tokens,
     query_stride_token,
     query_stride_head,
     NUM_HEADS: tl.constexpr,
@@ -38,21 +117,39 @@ def _paged_prefill_kernel(
     BLOCK_SIZE: tl.constexpr,
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    SINGLE: tl.constexpr,
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Program = (rows, KV head); row = (token, query head of the KV head)."""
-    kv_head = tl.program_id(1)
-    pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    """Program = (KV head, tile); row = (token, query head of the KV head)."""
+    kv_head = tl.program_id(0)
+    if SINGLE:
+        # Late rows have the most keys: they go first.
+        first_pair = (tl.num_programs(1) - 1 - tl.program_id(1)) * ROWS
+        first_row = 0
+        num_tokens = single_tokens
+        start = single_start
+        table = table_ptr
+    else:
+        word = tile_ptr + tl.program_id(1) * _TILE_WORDS
+        first_row = tl.load(word)
+        num_tokens = tl.load(word + 1)
+        start = tl.load(word + 2)
+        table = table_ptr + tl.load(word + 3)
+        first_pair = tl.load(word + 4)
+    if first_pair >= num_tokens * GROUP:
+        return
+    pair = first_pair + tl.arange(0, ROWS)
     token = pair // GROUP
     head = kv_head * GROUP + pair % GROUP
     position = start + token
     dim = tl.arange(0, DIM_POW2)
-    in_dim = dim < HEAD_DIM
-    mask = (token < num_tokens)[:, None] & in_dim[None, :]
+    mask = (token < num_tokens)[:, None] & (dim < HEAD_DIM)[None, :]
+    row = (first_row + token).to(tl.int64)
     q = tl.load(
         query_ptr
-        + token.to(tl.int64)[:, None] * query_stride_token
+        + row[:, None] * query_stride_token
         + head[:, None] * query_stride_head
         + dim[None, :],
         mask=mask,
@@ -61,44 +158,79 @@ def _paged_prefill_kernel(
     if UPCAST:
         q = q.to(tl.float32)
 
-    first_token = tl.program_id(0) * ROWS // GROUP
-    last_token = tl.minimum((tl.program_id(0) * ROWS + ROWS - 1) // GROUP, num_tokens - 1)
+    first_position = start + first_pair // GROUP
+    last_position = start + tl.minimum((first_pair + ROWS - 1) // GROUP, num_tokens - 1)
     # Keys up to the first row's own are seen by every row: whole tiles of them need no mask.
-    plain = (start + first_token + 1) // TILE
-    tiles = tl.cdiv(start + last_token + 1, TILE)
+    plain_end = (first_position + 1) // TILE
+    tiles = tl.cdiv(last_position + 1, TILE)
     context = start + num_tokens
-
     best = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, DIM_POW2], tl.float32)
-    step = tl.arange(0, TILE)
-    for tile in range(0, tiles):
-        place_in_context = tile * TILE + step
-        known = place_in_context < context
-        block = tl.load(table_ptr + place_in_context // BLOCK_SIZE, mask=known, other=0)
-        slot = block.to(tl.int64) * BLOCK_SIZE + place_in_context % BLOCK_SIZE
-        place = (slot * NUM_KV_HEADS + kv_head) * HEAD_DIM
-        inside = known[:, None] & in_dim[None, :]
-        k = tl.load(k_cache_ptr + place[:, None] + dim[None, :], mask=inside, other=0.0)
-        v = tl.load(v_cache_ptr + place[:, None] + dim[None, :], mask=inside, other=0.0)
-        if UPCAST:
-            k = k.to(tl.float32)
-            v = v.to(tl.float32)
-        score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * _LOG2_E)
-        if tile >= plain:
-            seen = place_in_context[None, :] <= position[:, None]
-            score = tl.where(seen, score, float("-inf"))
-        # The first tile holds position 0, which every row sees: the maximum is finite from there.
-        higher = tl.maximum(best, tl.max(score, 1))
-        weight = tl.exp2(score - higher[:, None])
-        shrink = tl.exp2(best - higher)
-        total = total * shrink + tl.sum(weight, 1)
-        acc = acc * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
-        best = higher
+    k_head = k_cache_ptr + kv_head * HEAD_DIM
+    v_head = v_cache_ptr + kv_head * HEAD_DIM
+    plain = 0
+    lowest = 0
+    if WINDOW > 0:
+        lowest = tl.maximum(first_position - WINDOW + 1, 0)
+        edge = lowest // TILE
+        plain = tl.cdiv(tl.maximum(last_position - WINDOW + 1, 0), TILE)
+        plain = tl.minimum(plain, tiles)
+        best, total, acc = _attend_keys(
+            q, best, total, acc, k_head, v_head, table, position, lowest, context, edge, plain, scale,
+            NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
+            PRECISION,
+        )  # fmt: skip
+        plain_end = tl.maximum(plain_end, plain)
+    best, total, acc = _attend_keys(
+        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain, plain_end, scale,
+        NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, False, UPCAST,
+        PRECISION,
+    )  # fmt: skip
+    best, total, acc = _attend_keys(
+        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain_end, tiles, scale,
+        NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
+        PRECISION,
+    )  # fmt: skip
 
     result = acc / total[:, None]
-    place = (token.to(tl.int64) * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
+    place = (row * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
     tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """One chunk of a step: ``num_tokens`` query rows from ``first_row``, at positions from
+    ``start``; its block ids begin at ``table_offset`` of all chunks' ids.
+    """
+
+    first_row: int
+    num_tokens: int
+    start: int
+    table_offset: int
+
+
+def tile_list(chunks: Sequence[ChunkPlace], group: int, rows: int) -> NDArray[np.int32]:
+    """The tiles of a step's chunks, those with the most keys first.
+
+    Args:
+        chunks: of the step.
+        group: query heads of a KV head.
+        rows: ``PrefillLaunch.rows``.
+
+    Returns:
+        ``[tiles, 8]``: first row, tokens and start of the chunk, its table's offset, the tile's
+        first (token, head) pair; rows of zeros may be added, they do nothing.
+    """
+    parts = []
+    for chunk in chunks:
+        pairs = np.arange(0, chunk.num_tokens * group, rows, dtype=np.int32)
+        words = np.zeros((len(pairs), 8), np.int32)
+        words[:, :4] = (chunk.first_row, chunk.num_tokens, chunk.start, chunk.table_offset)
+        words[:, 4] = pairs
+        parts.append(words)
+    tiles = np.concatenate(parts) if parts else np.zeros((0, 8), np.int32)
+    return tiles[np.argsort(-(tiles[:, 2] + tiles[:, 4] // group), kind="stable")]
 
 
 def paged_prefill(
@@ -109,6 +241,9 @@ def paged_prefill(
     start: int,
     scale: float,
     *,
+    window: int | None = None,
+    out: Tensor | None = None,
+    launch: PrefillLaunch | None = None,
     upcast: bool = False,
 ) -> Tensor:
     """Causal attention of a chunk over everything up to each token, the chunk's own KV included.
@@ -120,6 +255,9 @@ def paged_prefill(
         block_table: ``[blocks]`` integer ids; entries past the chunk's last block are not read.
         start: position of the first query; what lies before it was computed earlier.
         scale: factor on the scores.
+        window: a query sees the last so many tokens, its own included; None for all.
+        out: ``[tokens, heads, head_dim]``, contiguous, is written; a new tensor if None.
+        launch: rows and tiles; chosen by ``launch.prefill_launch`` if None.
         upcast: multiply in float32 (the interpreter cannot multiply bfloat16).
 
     Returns:
@@ -129,41 +267,107 @@ def paged_prefill(
         ValueError: shapes or layouts do not fit.
     """
     num_tokens, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, _ = k_cache.shape
+    block_size, num_kv_heads = k_cache.shape[1:3]
     check_paged(query, k_cache, v_cache)
     if block_table.shape[0] * block_size < start + num_tokens:
         raise ValueError(
             f"{block_table.shape[0]} blocks of {block_size} do not hold {start + num_tokens} tokens"
         )
-    out = torch.empty((num_tokens, num_heads, head_dim), dtype=query.dtype, device=query.device)
-    if num_tokens == 0:
-        return out
-    group = num_heads // num_kv_heads
-    launch = prefill_launch(num_tokens, group, head_dim)
-    grid = (triton.cdiv(num_tokens * group, launch.rows), num_kv_heads)
+    result = query.new_empty(query.shape) if out is None else out
+    if num_tokens:
+        group = num_heads // num_kv_heads
+        launch = launch or prefill_launch(num_tokens, group, head_dim)
+        count = triton.cdiv(num_tokens * group, launch.rows)
+        single = (start, num_tokens)
+        _launch(query, k_cache, v_cache, block_table, None, count, single, result, scale, window,
+                launch, upcast)  # fmt: skip
+    return result
+
+
+def paged_prefill_batch(
+    query: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_ids: Tensor,
+    tiles: Tensor,
+    scale: float,
+    launch: PrefillLaunch,
+    *,
+    window: int | None = None,
+    out: Tensor | None = None,
+    upcast: bool = False,
+) -> Tensor:
+    """``paged_prefill`` of several chunks in one launch.
+
+    Args:
+        query: ``[rows, heads, head_dim]``; the chunks' rows lie where the tiles say.
+        k_cache: as in ``paged_prefill``; ``v_cache`` likewise.
+        block_ids: ``[blocks]`` integers, the chunks' tables behind each other.
+        tiles: ``tile_list`` for ``launch.rows`` on the query's device.
+        scale: factor on the scores.
+        launch: from ``launch.prefill_launch``.
+        window: as in ``paged_prefill``; ``upcast`` likewise.
+        out: ``[rows, heads, head_dim]``, contiguous; the chunks' rows are written, others left as
+            they are. A new tensor if None.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ValueError: shapes or layouts do not fit.
+    """
+    check_paged(query, k_cache, v_cache)
+    if tiles.dim() != 2 or tiles.shape[1] != 8 or tiles.dtype != torch.int32:
+        raise ValueError(f"tiles {tuple(tiles.shape)} of {tiles.dtype}, expected [tiles, 8] int32")
+    result = query.new_empty(query.shape) if out is None else out
+    if len(tiles):
+        _launch(query, k_cache, v_cache, block_ids, tiles, len(tiles), (0, 0), result, scale,
+                window, launch, upcast)  # fmt: skip
+    return result
+
+
+def _launch(
+    query: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_ids: Tensor,
+    tiles: Tensor | None,
+    count: int,
+    single: tuple[int, int],
+    out: Tensor,
+    scale: float,
+    window: int | None,
+    launch: PrefillLaunch,
+    upcast: bool,
+) -> None:
+    num_heads, head_dim = query.shape[1:]
+    block_size, num_kv_heads = k_cache.shape[1:3]
+    if out.shape != query.shape or not out.is_contiguous():
+        raise ValueError(f"out {tuple(out.shape)} must be contiguous, {tuple(query.shape)}")
     with on_device_of(query):
-        _paged_prefill_kernel[grid](
+        _paged_prefill_kernel[(num_kv_heads, count)](
             query,
             k_cache,
             v_cache,
-            block_table,
+            block_ids,
+            block_ids if tiles is None else tiles,
             out,
             scale,
-            start,
-            num_tokens,
+            *single,
             query.stride(0),
             query.stride(1),
             NUM_HEADS=num_heads,
             NUM_KV_HEADS=num_kv_heads,
-            GROUP=group,
+            GROUP=num_heads // num_kv_heads,
             HEAD_DIM=head_dim,
             DIM_POW2=next_power_of_2(head_dim),
             BLOCK_SIZE=block_size,
             ROWS=launch.rows,
             TILE=launch.tile,
+            WINDOW=window or 0,
+            SINGLE=tiles is None,
             UPCAST=upcast,
             PRECISION="ieee",
             num_warps=launch.num_warps,
             num_stages=launch.num_stages,
         )
-    return out
