@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from engine.loading.model_folder import open_model
 from tests.benchmarks.contestants import Contestant, Quire, Transformers, side_by_side
-from tests.benchmarks.options import NeedsCpu, Options, model_path, models_dir
+from tests.benchmarks.options import CannotRunHere, Options, model_path, models_dir
 
 PROMPT_TOKENS = 30
 NEW_TOKENS = 64
@@ -26,10 +26,10 @@ def measure(options: Options) -> dict[str, float]:
     Rates are tokens a second, medians of ``repeats``. A ratio is ours over transformers'.
 
     Raises:
-        NeedsCpu: another device was asked for.
+        CannotRunHere: another device was asked for.
     """
     if options.on_gpu:
-        raise NeedsCpu("cpu measures on the CPU; for a GPU there are W1, decode and prefill")
+        raise CannotRunHere("cpu measures on the CPU; for a GPU there are W1, decode and prefill")
     repeats = options.repeats or (1 if options.small else 5)
     path, folder = model_path(options), models_dir(options)
     files = open_model(path, folder)

@@ -63,7 +63,7 @@ def main() -> int:
     arguments = vars(parser().parse_args())
     workload, json_file = arguments.pop("workload"), arguments.pop("json")
 
-    from tests.benchmarks.options import NeedsCpu, NeedsGpu, Options
+    from tests.benchmarks.options import CannotRunHere, Options
 
     options = Options(
         **{
@@ -74,7 +74,7 @@ def main() -> int:
     module = importlib.import_module(f"tests.benchmarks.{MODULES[workload]}")
     try:
         result = module.measure(options)
-    except (NeedsCpu, NeedsGpu) as error:
+    except CannotRunHere as error:
         sys.stderr.write(f"{error}\n")
         return 2
     text = json.dumps(result)

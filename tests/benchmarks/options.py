@@ -9,12 +9,8 @@ from pathlib import Path
 RANDOM = "random:"
 
 
-class NeedsCpu(Exception):
-    """The workload is for the CPU alone; the message says what to use instead."""
-
-
-class NeedsGpu(Exception):
-    """The workload makes no sense on this machine; the message says why."""
+class CannotRunHere(Exception):
+    """This machine or device is not one for the workload; the message says what is needed."""
 
 
 @dataclass(frozen=True, slots=True)

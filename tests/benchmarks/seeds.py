@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.benchmarks import chats, prefix_share, scheduling_cost, tabs
-from tests.benchmarks.options import NeedsCpu, Options
+from tests.benchmarks.options import CannotRunHere, Options
 from tests.benchmarks.report import Row, emit, print_table, tidy
 
 
@@ -11,10 +11,10 @@ def measure(options: Options) -> Row:
     """Everything, a row each; returns the figures by name.
 
     Raises:
-        NeedsCpu: another device was asked for.
+        CannotRunHere: another device was asked for.
     """
     if options.on_gpu:
-        raise NeedsCpu("seeds measures on the CPU; for a GPU there are W1, W2, W3 and decode")
+        raise CannotRunHere("seeds measures on the CPU; for a GPU there are W1, W2, W3 and decode")
     saved = prefix_share.prefix_saved(options.small)["prefix_saved"]
     paged, contiguous = prefix_share.waste()
     emit({"workload": "seeds", "part": "waste", "paged": paged, "contiguous": contiguous})
