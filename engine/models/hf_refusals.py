@@ -72,13 +72,14 @@ def require_known(values: Mapping[str, Any], family_differences: Mapping[str, st
     further = {key: (meaning, _NO) for key, meaning in family_differences.items()}
     for key, (meaning, neutral) in {**_REFUSED, **further}.items():
         if values.get(key) not in neutral:
-            raise unsupported(f"{meaning} ({key} = {_short(values[key])})", key)
+            raise unsupported(meaning, key, values[key])
 
 
-def unsupported(what: str, key: str) -> UnsupportedModelError:
-    """The error for a model that uses ``what``."""
+def unsupported(what: str, key: str, value: object = None) -> UnsupportedModelError:
+    """The error for a model that uses ``what``, as the entry ``key`` of its config.json says."""
+    entry = key if value is None else f"{key} = {_short(value)}"
     return UnsupportedModelError(
-        f"The model uses {what}, which is not supported yet.",
+        f"The model uses {what} ({entry}), which is not supported yet.",
         action="Choose another model.",
         variant=key,
     )

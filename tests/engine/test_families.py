@@ -14,6 +14,7 @@ from engine.model_runner import ModelRunner, build_runner
 from tests.helpers.reference import logit_error, reference_greedy
 from tests.helpers.runner_driver import RunnerDriver
 from tests.helpers.tiny_model import TinyModel, tiny_model
+from tests.helpers.torch_engine import torch_engine
 
 NEW_TOKENS = 48
 BLOCK_SIZE = 8
@@ -148,6 +149,26 @@ def test_tokens_in_chunks_and_in_a_batch(judged: Judged) -> None:
         driver.prefill(request, 7)
     driver.decode(requests, NEW_TOKENS - 1)
     assert [driver.output(request) for request in requests] == judged.expected
+
+
+@pytest.mark.parametrize("backend", ["dense", "contiguous", "paged_reference"])
+def test_tokens_through_every_backend(judged: Judged, backend: str) -> None:
+    """The whole engine: chunks that end inside windows, a batch, and too few blocks for it."""
+    engine = torch_engine(judged.model, backend, num_blocks=22, token_budget=13)
+    for index, prompt in enumerate(judged.prompts):
+        engine.add(str(index), prompt, NEW_TOKENS)
+    engine.run()
+    assert engine.core.metrics.num_preemptions > 0
+    assert [engine.output(str(index)) for index in range(len(LENGTHS))] == judged.expected
+
+
+def test_tokens_after_a_prefix_hit(judged: Judged) -> None:
+    engine = torch_engine(judged.model, "paged_reference")
+    for name in ("cold", "warm"):
+        engine.add(name, judged.prompts[-1], NEW_TOKENS)
+        engine.run()
+    assert engine.finished("warm").usage.cached_tokens == 48
+    assert engine.output("cold") == engine.output("warm") == judged.expected[-1]
 
 
 def test_logits(judged: Judged) -> None:
