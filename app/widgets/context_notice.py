@@ -64,7 +64,7 @@ class ContextNotice(QFrame):
 
     def set_text(self, text: str) -> None:
         """What is written now; asked about when the typing pauses."""
-        if text == self._held:
+        if text and text == self._held:
             # The held text came back into the composer.
             self._text = text
             return
@@ -110,6 +110,8 @@ class ContextNotice(QFrame):
         if conversation_id != self._conversation_id:
             return
         outlook = self._session.outlook(conversation_id)
+        if outlook is not None and outlook.text not in (self._text, self._held):
+            return
         held, self._held = self._held, ""
         was_shown = self._shown.dropped_messages if self._shown is not None else 0
         self._show(outlook, bool(held))

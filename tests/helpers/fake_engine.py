@@ -2,7 +2,7 @@
 
 It has a real thread and streams in real time. A word is a token. Whole blocks of a prompt that
 were computed before count as cached, and its snapshots show such blocks as shared, so that the
-window's figures mean what they mean with the real engine.
+window's figures mean what they mean with the real engine. Its context limit is the real one too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 from engine.api.client import ENGINE_THREAD_NAME, QueueClient
 from engine.api.commands import (
     Cancel,
     Command,
     CountTokens,
+    Forecast,
     LoadModel,
     SetFocus,
     Shutdown,
@@ -27,13 +30,14 @@ from engine.api.commands import (
     UnloadModel,
     UnsubscribePool,
 )
-from engine.api.errors import EngineError, NotSupportedYetError
+from engine.api.errors import EngineError, NotSupportedYetError, PromptTooLongError
 from engine.api.events import (
     CommandFailed,
     EngineStats,
     EngineStatus,
     EngineStatusChanged,
     FinishReason,
+    ForecastReady,
     ModelInfo,
     ModelLoaded,
     ModelLoadFailed,
@@ -46,8 +50,9 @@ from engine.api.events import (
     TokensCounted,
     TokensGenerated,
 )
-from engine.api.params import ChatMessage, TurnTokens
+from engine.api.params import ChatMessage, ContextPolicy, TurnTokens
 from engine.api.snapshot import FREE, USED, PoolColumns, RequestRow, Snapshot
+from engine.context_policy import FittedPrompt, fit_prompt
 
 BLOCK_SIZE = 16
 NUM_BLOCKS = 512
@@ -94,8 +99,10 @@ class FakeEngine(QueueClient):
         script: Script = repeat_question,
         refusal: Refusal = lambda _submit: None,
         load_error: EngineError | None = None,
+        context_length: int = 2048,
     ) -> None:
         super().__init__()
+        self.info = replace(MODEL, context_length=context_length)
         self.commands: list[Command] = []
         self.hold_load = threading.Event()
         self.load_error = load_error
@@ -159,6 +166,8 @@ class FakeEngine(QueueClient):
                 self._publish()
             case UnsubscribePool():
                 self._subscribed = False
+            case Forecast():
+                self._forecast(command)
             case CountTokens(text=text, command_id=command_id):
                 self.post(TokensCounted(command_id, len(_words(text))))
             case SetFocus():
@@ -179,13 +188,23 @@ class FakeEngine(QueueClient):
             self.post(ModelLoadFailed(command.command_id, self.load_error.info()))
             return
         self._loaded = True
-        self.post(ModelLoaded(command.command_id, MODEL, self._load_s))
+        self.post(ModelLoaded(command.command_id, self.info, self._load_s))
         self.post(EngineStatusChanged(EngineStatus.READY))
 
     def _submit(self, submit: Submit) -> None:
         request_id, conversation_id = submit.request_ids[0], submit.conversation_id
-        refused = self.refusal(submit)
-        if refused is not None:
+        try:
+            refusal = self.refusal(submit)
+            if refusal is not None:
+                raise refusal
+            fitted = self._fitted(submit.messages, submit.context, submit.params.max_tokens)
+            if len(fitted.prompt.token_ids) >= self.info.context_length:
+                raise PromptTooLongError(
+                    "too long",
+                    prompt_tokens=len(fitted.prompt.token_ids),
+                    context_length=self.info.context_length,
+                )
+        except EngineError as refused:
             self.post(
                 RequestFinished(
                     request_id,
@@ -199,18 +218,44 @@ class FakeEngine(QueueClient):
                 )
             )
             return
-        prompt = self._encode(submit.messages)
+        prompt = fitted.prompt.token_ids
         words = _words(self.script(submit))
         if submit.params.max_tokens is not None:
             words = words[: submit.params.max_tokens]
         cached = self._cached(prompt)
-        turns = [m.turn for m in submit.messages if m.turn is not None]
-        history = sum(len(t.prompt_ids) + len(t.output_ids) for t in turns)
+        history = fitted.prompt.history_end
         running = _Running(submit, prompt, cached, words, time.monotonic(), history)
-        self.post(RequestQueued(request_id, conversation_id, len(prompt), 0, submit.params))
+        self.post(
+            RequestQueued(
+                request_id, conversation_id, len(prompt), 0, submit.params, cut=fitted.cut
+            )
+        )
         self.post(PrefillProgress(request_id, conversation_id, len(prompt), len(prompt), cached))
         self._compute(prompt)
         self._running.append(running)
+
+    def _forecast(self, command: Forecast) -> None:
+        try:
+            fitted = self._fitted(command.messages, command.context, command.max_tokens)
+        except EngineError as error:
+            self.post(CommandFailed(command.command_id, "Forecast", error.info()))
+            return
+        prompt = fitted.prompt.token_ids
+        cached = self._cached(prompt)
+        self.post(
+            ForecastReady(
+                command.command_id,
+                prompt_tokens=len(prompt),
+                cached_tokens=cached,
+                blocks_needed=0,
+                blocks_shared=cached // BLOCK_SIZE,
+                blocks_evicted=0,
+                blocks_short=0,
+                context_length=self.info.context_length,
+                cut=fitted.cut,
+                recomputed_tokens=max(0, fitted.prompt.history_end - cached),
+            )
+        )
 
     def _one_step(self) -> None:
         self._step += 1
@@ -281,14 +326,24 @@ class FakeEngine(QueueClient):
     def _token(self, word: str) -> int:
         return self._vocabulary.setdefault(word.strip(), len(self._vocabulary) + 10)
 
-    def _encode(self, messages: tuple[ChatMessage, ...]) -> list[int]:
+    def _fitted(
+        self, messages: tuple[ChatMessage, ...], context: ContextPolicy, max_tokens: int | None
+    ) -> FittedPrompt:
+        engine: Any = SimpleNamespace(encoder=self, info=self.info)
+        return fit_prompt(engine, messages, context, max_tokens=max_tokens)
+
+    def encode(self, messages: tuple[ChatMessage, ...], **_options: bool) -> SimpleNamespace:
+        """What the real encoder gives, as far as it is used here."""
         ids: list[int] = []
+        history_end = 0
         for message in messages:
             ids.append(_ROLES[message.role])
             ids += [self._token(word) for word in _words(message.content)]
+            if message.role == "assistant":
+                history_end = len(ids)
             ids.append(END)
         # As with the real engine, an answer's header belongs to the prompt of its turn.
-        return [*ids, ASSISTANT]
+        return SimpleNamespace(token_ids=[*ids, ASSISTANT], history_end=history_end)
 
     def _cached(self, ids: list[int]) -> int:
         cached = 0
@@ -348,7 +403,7 @@ class FakeEngine(QueueClient):
                 block_size=BLOCK_SIZE,
                 block_bytes=1000,
                 watermark_blocks=5,
-                context_length=MODEL.context_length,
+                context_length=self.info.context_length,
                 owners=tuple(owners),
                 pool=pool,
                 requests=tuple(self._row(r, tables[r.request_id]) for r in self._running),
