@@ -100,6 +100,19 @@ def device_lost(error: BaseException) -> DeviceLostError | None:
     return DeviceLostError(f"The device failed and cannot be used again: {cause}", cause=cause)
 
 
+def raise_if_lost(error: Exception) -> None:
+    """Lets an error that says so end the engine thread.
+
+    Raises:
+        DeviceLostError: the device died.
+    """
+    lost = device_lost(error)
+    if lost is error:
+        raise error
+    if lost is not None:
+        raise lost from error
+
+
 def describe_failure(error: Exception) -> ErrorInfo:
     """The failure of a step in words for the user."""
     if isinstance(error, EngineError):

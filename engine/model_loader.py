@@ -22,6 +22,7 @@ from engine.api.errors import (
     unexpected,
 )
 from engine.api.events import ModelInfo, ModelLoading
+from engine.limits import device_lost
 from engine.torch_preload import preload_torch
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class ModelLoader:
         except MemoryError as error:
             self._put(ErrorInfo("out_of_memory", f"Memory ran out while loading: {error}"))
         except Exception as error:
-            self._put(unexpected(error).info())
+            self._put((device_lost(error) or unexpected(error)).info())
 
     def _load(self) -> LoadedEngine:
         # Imported here and not above: torch takes a second, and the window is already open.

@@ -14,7 +14,7 @@ from engine.api.errors import EngineError, InternalError, OutOfMemoryError
 from engine.block_manager import BlockManager
 from engine.flights import Flight, Flights
 from engine.ledger import RequestLedger
-from engine.limits import describe_failure, device_lost
+from engine.limits import describe_failure, raise_if_lost
 from engine.metrics import EngineMetrics
 from engine.request import Phase, Request
 from engine.scheduler import Scheduler
@@ -43,6 +43,7 @@ class StepLoop:
         self.num_steps = 0
         self._nothing_scheduled = False
         self._committing: Flight | None = None
+        self._last_commit_s = 0.0
         self._scheduler = scheduler
         self._manager = manager
         self._ledger = ledger
@@ -135,7 +136,10 @@ class StepLoop:
                 sampling.append(request)
             self._scheduler.queues.step_committed(request)
         num_prefill = output.num_tokens - len(output.decodes)
-        self._metrics.record_step(now, now - flight.started_s, len(output.decodes), num_prefill)
+        # A step submitted while another was computing began when that one was done.
+        duration = now - max(flight.started_s, self._last_commit_s)
+        self._last_commit_s = now
+        self._metrics.record_step(now, duration, len(output.decodes), num_prefill)
         num_accepted = 0
         for request, index, sample in zip(
             sampling, flight.sample_index, result.samples, strict=True
@@ -176,8 +180,7 @@ class StepLoop:
         Raises:
             DeviceLostError: no step can succeed any more.
         """
-        if (lost := device_lost(error)) is not None:
-            raise lost from error
+        raise_if_lost(error)
         requests = self._abandon_flights(output)
         info = describe_failure(error)
         guard = self._scheduler.guard
@@ -208,7 +211,11 @@ class StepLoop:
 
         All blocks are given up and every request is computed again, one at a time; of those the one
         with which it happens again ends.
+
+        Raises:
+            DeviceLostError: no step can succeed any more.
         """
+        raise_if_lost(error)
         flown = {request: None for request in self.flights.abandon()}
         if self._committing is not None:
             flown |= {chunk.request: None for chunk in self._committing.output.chunks}

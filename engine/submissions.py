@@ -245,9 +245,8 @@ class Submissions:
             self.post(engine.core.take_events())
 
     def depart(self, engine: LoadedEngine | None, client: QueueClient) -> None:
-        """Ends all requests of a client, and what others have asked about them."""
+        """Ends all requests of a client."""
         for pending in set(self._pending.values()):
-            pending.deferred = [item for item in pending.deferred if item[0] is not client]
             if pending.client is client:
                 self._end_pending(pending, FinishReason.CANCELLED)
         for request_id in [name for name, run in self._running.items() if run.client is client]:

@@ -515,7 +515,8 @@ class Worker:
         if client.is_owner:
             raise NotAllowedError("The engine's owner ends it with Shutdown.")
         self._submissions.depart(self._engine, client)
-        self._encodings.drop(lambda job: job.client is client)
+        for job in self._encodings.drop(lambda job: job.client is client):
+            job.refuse(_gone())
         self._inspections.drop(_gone(), lambda asker: asker is client)
         self._publisher.unsubscribe(client)
         if self._engine is not None:

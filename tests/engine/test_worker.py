@@ -313,7 +313,7 @@ def test_engine_that_dies_says_why(monkeypatch):
     install_fake_loader(monkeypatch)
     talk.send(LOAD)
     talk.until(ModelLoaded)
-    monkeypatch.setattr("engine.scheduler.Scheduler.schedule", lambda self: 1 // 0)
+    monkeypatch.setattr("engine.core.EngineCore.step", lambda core: 1 // 0)
     talk.send(submit("a"))
     failed = talk.until(EngineStatusChanged, status=EngineStatus.FAILED)
     assert "ZeroDivisionError" in failed.error.message
