@@ -1,47 +1,236 @@
-"""A step's inputs on the device, in one copy."""
+"""A step's inputs for a device that computes while the host prepares the next step.
+
+On the device lie the block tables and each request's newest token, by table row. A step sends one
+packed buffer: ids, positions, slots, what each row is drawn with, and the table entries that have
+changed. A newest token that the host does not know yet is named by its row instead of its id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from engine.batch import StepBatch
+from engine.request import PLACEHOLDER_TOKEN, Request
+from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+from engine.table_rows import TableRows
+
+Ints = NDArray[np.int64]
+
+DRAW_WORDS = 9
+"""Words that say how a row is drawn: temperature, top-k, top-p, min-p, repetition, presence and
+frequency penalty, seed, place in the answer. Fractions as the bits of a float32."""
+
+_PLACE = 8
 
 
-def to_device(batch: StepBatch, device: torch.device) -> StepBatch:
-    """The same step with its tensors on ``device``.
-
-    All of them are packed into one pinned buffer and copied at once: a copy call costs about 50 µs
-    of the host whatever its size. On the CPU the batch itself is returned.
+@dataclass(frozen=True, slots=True)
+class HostSpan:
+    """One prefill chunk: see ``PrefillSpan``. ``row``: of its table, ``num_blocks`` of its entries
+    count.
     """
-    if device.type == "cpu":
-        return batch
-    spans = [span.block_table for span in batch.prefills]
-    parts = [
-        batch.input_ids,
-        batch.positions,
-        batch.slot_mapping,
-        batch.decode_block_tables,
-        batch.decode_lengths,
-        batch.sample_rows,
-        *spans,
-    ]
-    sizes = [part.numel() for part in parts]
-    # A fresh pinned buffer a step: the allocator hands it out again only when its copy is done.
-    packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=True)
-    torch.cat([part.flatten() for part in parts], out=packed)
-    on_device = packed.to(device, non_blocking=True)
-    pieces: Iterator[Tensor] = iter(torch.split(on_device, sizes))
-    return replace(
-        batch,
-        input_ids=next(pieces),
-        positions=next(pieces),
-        slot_mapping=next(pieces),
-        decode_block_tables=next(pieces).view(batch.decode_block_tables.shape),
-        decode_lengths=next(pieces),
-        sample_rows=next(pieces),
-        prefills=tuple(replace(span, block_table=next(pieces)) for span in batch.prefills),
+
+    first_row: int
+    num_tokens: int
+    start: int
+    row: int
+    num_blocks: int
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """One step, on the host.
+
+    ``ids``: ``[tokens]``; −1 − r stands for the newest token of table row r. ``positions``,
+    ``slots``: ``[tokens]``. ``lengths``, ``rows``: ``[decodes]``, tokens to attend to and table
+    rows. ``sample_rows``: ``[samples]`` rows of the step whose logits are wanted;
+    ``sampled_rows``: table rows of their requests; ``draws``: ``[samples, DRAW_WORDS]``.
+    ``changed``: flat places in the tables, and ``changes``: what stands there now.
+    """
+
+    ids: Ints
+    positions: Ints
+    slots: Ints
+    lengths: Ints
+    rows: Ints
+    sample_rows: Ints
+    sampled_rows: Ints
+    draws: Ints
+    changed: Ints
+    changes: Ints
+    spans: tuple[HostSpan, ...]
+    sampled: tuple[Request, ...]
+    ends: tuple[int, ...]
+
+    @property
+    def num_decodes(self) -> int:
+        return len(self.rows)
+
+
+class DeviceBatch:
+    """Lays out steps and keeps what stays on the device.
+
+    ``tables``: ``[rows + 1, blocks]``, ``newest``: ``[rows + 1]``, both int64 on the device and
+    replaced when they grow (``generation`` counts that); the last row is nobody's, for padding.
+
+    Args:
+        block_size: tokens a block.
+        max_blocks: blocks of the longest sequence.
+        max_requests: rows to begin with.
+        device: where the model lies.
+    """
+
+    def __init__(
+        self, block_size: int, max_blocks: int, max_requests: int, device: torch.device
+    ) -> None:
+        self._block_size = block_size
+        self._device = device
+        self._rows = TableRows(max_blocks, max_requests)
+        self.generation = -1
+        self._grow()
+
+    @property
+    def padding_row(self) -> int:
+        """The row that is nobody's."""
+        return len(self.newest) - 1
+
+    def forget(self, request_id: str) -> None:
+        """Frees the request's row; unknown ids are ignored."""
+        self._rows.forget(request_id)
+
+    def lay(self, output: SchedulerOutput) -> HostStep:
+        """Lays out a step."""
+        decodes, prefills = output.decodes, output.prefills
+        count, total = len(decodes), output.num_tokens
+        ids, positions, slots = np.empty((3, total), np.int64)
+        chunks = (*decodes, *prefills)
+        all_rows = np.array([self._row(chunk.request) for chunk in chunks], np.int64)
+        if self._rows.tables.shape != (len(self.newest) - 1, self.tables.shape[1]):
+            self._grow()
+        tables = self._rows.tables
+        starts = np.array([chunk.start for chunk in decodes], np.int64)
+        ids[:count] = [
+            _id_at(chunk, row)
+            for chunk, row in zip(decodes, all_rows[:count].tolist(), strict=True)
+        ]
+        positions[:count] = starts
+        blocks, offsets = np.divmod(starts, self._block_size)
+        slots[:count] = tables[all_rows[:count], blocks] * self._block_size + offsets
+        sample_rows = list(range(count))
+        sampling = list(decodes)
+        first, spans = count, []
+        for chunk, row in zip(prefills, all_rows[count:].tolist(), strict=True):
+            end = first + chunk.num_tokens
+            tokens = chunk.request.token_ids[chunk.start : chunk.start + chunk.num_tokens]
+            tokens[-1] = _id_at(chunk, row)
+            ids[first:end] = tokens
+            places = np.arange(chunk.start, chunk.start + chunk.num_tokens)
+            positions[first:end] = places
+            blocks, offsets = np.divmod(places, self._block_size)
+            slots[first:end] = tables[row, blocks] * self._block_size + offsets
+            used = int(blocks[-1]) + 1
+            spans.append(
+                HostSpan(first, chunk.num_tokens, chunk.start, row, used, chunk.request.request_id)
+            )
+            if chunk.samples:
+                sample_rows.append(end - 1)
+                sampling.append(chunk)
+            first = end
+        sampled_rows = np.array(
+            [row for chunk, row in zip(chunks, all_rows, strict=True) if chunk.samples], np.int64
+        )
+        ends = [chunk.start + chunk.num_tokens for chunk in sampling]
+        draws = self._draws[sampled_rows]
+        draws[:, _PLACE] += np.array(ends, np.int64)
+        changed, changes = self._take_changes()
+        return HostStep(
+            ids=ids,
+            positions=positions,
+            slots=slots,
+            lengths=starts + 1,
+            rows=all_rows[:count],
+            sample_rows=np.array(sample_rows, np.int64),
+            sampled_rows=sampled_rows,
+            draws=draws,
+            changed=changed,
+            changes=changes,
+            spans=tuple(spans),
+            sampled=tuple(chunk.request for chunk in sampling),
+            ends=tuple(ends),
+        )
+
+    def _row(self, request: Request) -> int:
+        row = self._rows.row(request)
+        if row >= len(self._owners):
+            missing = len(self._rows.tables) - len(self._owners)
+            self._owners.extend([None] * missing)
+            self._draws = np.concatenate((self._draws, np.zeros((missing, DRAW_WORDS), np.int64)))
+        if self._owners[row] is not request:
+            self._owners[row] = request
+            self._draws[row] = draw_words(request)
+        return row
+
+    def _take_changes(self) -> tuple[Ints, Ints]:
+        written, self._rows.changes = self._rows.changes, []
+        if not written:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        width, tables = self._rows.tables.shape[1], self._rows.tables
+        changed = [np.arange(row * width + first, row * width + end) for row, first, end in written]
+        changes = [tables[row, first:end] for row, first, end in written]
+        return np.concatenate(changed), np.concatenate(changes)
+
+    def _grow(self) -> None:
+        """Makes the device's copies as large as the host's and sends all of it again."""
+        host = self._rows.tables
+        rows, width = host.shape
+        newest = torch.zeros(rows + 1, dtype=torch.int64, device=self._device)
+        if self.generation >= 0:
+            newest[: len(self.newest) - 1] = self.newest[:-1]
+        else:
+            self._owners: list[Request | None] = [None] * rows
+            self._draws: Ints = np.zeros((rows, DRAW_WORDS), np.int64)
+        self.newest = newest
+        self.tables = torch.zeros((rows + 1, width), dtype=torch.int64, device=self._device)
+        self.tables[:rows] = torch.from_numpy(host)
+        self._rows.changes.clear()
+        self.generation += 1
+
+
+def draw_words(request: Request) -> Ints:
+    """What a request's tokens are drawn with, as words; see ``DRAW_WORDS``.
+
+    The place is that of position 0, so that adding a token's position gives its place.
+    """
+    params = request.params
+    fractions = np.array(
+        [
+            params.temperature,
+            params.top_p,
+            params.min_p,
+            params.repetition_penalty,
+            params.presence_penalty,
+            params.frequency_penalty,
+        ],
+        np.float32,
     )
+    temperature, top_p, min_p, *penalties = fractions.view(np.int32).tolist()
+    seed = request.seed - 2**64 if request.seed >= 2**63 else request.seed
+    place = -request.num_prompt_tokens
+    return np.array([temperature, params.top_k, top_p, min_p, *penalties, seed, place], np.int64)
+
+
+def _id_at(chunk: ScheduledChunk, row: int) -> int:
+    """The chunk's last id; where only the device knows it, −1 − its table row."""
+    token = chunk.request.token_ids[chunk.start + chunk.num_tokens - 1]
+    return -1 - row if token == PLACEHOLDER_TOKEN else token
+
+
+def pack(arrays: Sequence[Ints], out: Ints) -> list[int]:
+    """Writes the arrays one behind another into ``out``; returns their sizes."""
+    sizes = [array.size for array in arrays]
+    np.concatenate([array.ravel() for array in arrays], out=out[: sum(sizes)])
+    return sizes

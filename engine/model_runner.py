@@ -12,19 +12,20 @@ from engine.attention.base import AttentionBackend
 from engine.attention.catch_up import catch_up
 from engine.attention.make import make_backend
 from engine.batch import InputBatch, StepBatch, token_at
-from engine.cuda_graphs import DecodeGraphs
-from engine.device_batch import to_device
+from engine.device_steps import DeviceSteps
 from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.request import PLACEHOLDER_TOKEN
 from engine.sampler import SampleRow, sample
 from engine.scheduler_output import SchedulerOutput, StepHandle, StepResult
+from engine.step_copy import to_device
 from engine.thread_governor import ThreadGovernor
 
 
 class ModelRunner:
-    """A ``Runner``: computes at ``submit``, on the CPU before it returns.
+    """A ``Runner``. On the CPU, and with a backend that waits for the device, ``submit`` computes
+    before it returns; with Triton kernels on a GPU the step is in flight then.
 
     Args:
         decoder: the model.
@@ -44,7 +45,8 @@ class ModelRunner:
     ) -> None:
         self.decoder = decoder
         self.attention = attention
-        max_blocks = -(-max_model_len // block_size)
+        self._max_blocks = max_blocks = -(-max_model_len // block_size)
+        self._max_requests = max_running_requests
         self._block_size = block_size
         # Kept while a backend without a pool is in use: its memory might not be had again.
         self._cache = attention.cache
@@ -53,7 +55,7 @@ class ModelRunner:
         self._governor: ThreadGovernor | None = None
         if decoder.device.type == "cpu":
             self._governor = ThreadGovernor(torch.get_num_threads(), torch.set_num_threads)
-        self._graphs = self._make_graphs()
+        self._device_steps = self._make_device_steps()
 
     def make_attention(self, name: str, num_blocks: int) -> AttentionBackend:
         """A backend that can take over, on the pool that is there if it has one.
@@ -77,12 +79,22 @@ class ModelRunner:
         """Another backend from now on; no request may hold blocks."""
         self.attention = attention
         self._cache = self._cache or attention.cache
-        self._graphs = self._make_graphs()
+        self._device_steps = self._make_device_steps()
 
-    def _make_graphs(self) -> DecodeGraphs | None:
-        if self.decoder.device.type == "cuda" and self.attention.name == PAGED_TRITON:
-            return DecodeGraphs(self.compute_logits, self._block_size, self.decoder.device)
-        return None
+    def _make_device_steps(self) -> DeviceSteps | None:
+        if self.decoder.device.type != "cuda" or self.attention.name != PAGED_TRITON:
+            return None
+        # Triton is only there where it can be used.
+        from engine.device_drawer import DeviceDrawer
+
+        return DeviceSteps(
+            lambda batch: self.compute_logits(batch),
+            DeviceDrawer(self.decoder.config.vocab_size, self.decoder.device),
+            self._block_size,
+            self._max_blocks,
+            self._max_requests,
+            self.decoder.device,
+        )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
         """Computes a step.
@@ -97,13 +109,12 @@ class ModelRunner:
             self.attention.copy_blocks(output.block_copies)
             if not output.num_tokens:
                 return _Done(StepResult())
+            if self._device_steps is not None:
+                return self._device_steps.submit(output)
             if self.attention.cache is None:
                 output = catch_up(output, self.attention)
             batch = self._batch.build(output, self._last_tokens)
-            if self._graphs is not None and self._graphs.takes(batch):
-                logits = self._graphs.run(batch)
-            else:
-                logits = self.compute_logits(to_device(batch, self.decoder.device))
+            logits = self.compute_logits(to_device(batch, self.decoder.device))
             rows = [self._sample_row(batch, i) for i in range(len(batch.sampled))]
             samples = sample(logits, rows) if rows else []
         for drawn in samples:
@@ -124,6 +135,8 @@ class ModelRunner:
         self._batch.forget(request_id)
         self._last_tokens.pop(request_id, None)
         self.attention.forget(request_id)
+        if self._device_steps is not None:
+            self._device_steps.forget(request_id)
 
     def _sample_row(self, batch: StepBatch, index: int) -> SampleRow:
         request, end = batch.sampled[index], batch.sample_ends[index]
