@@ -90,6 +90,10 @@ class DeviceBatch:
         self._block_size = block_size
         self._device = device
         self._rows = TableRows(max_blocks, max_requests)
+        rows = len(self._rows.tables)
+        self._owners: list[Request | None] = [None] * rows
+        self._draws: Ints = np.zeros((rows, DRAW_WORDS), np.int64)
+        self.newest = torch.zeros(1, dtype=torch.int64, device=device)
         self.generation = -1
         self._grow()
 
@@ -188,11 +192,7 @@ class DeviceBatch:
         host = self._rows.tables
         rows, width = host.shape
         newest = torch.zeros(rows + 1, dtype=torch.int64, device=self._device)
-        if self.generation >= 0:
-            newest[: len(self.newest) - 1] = self.newest[:-1]
-        else:
-            self._owners: list[Request | None] = [None] * rows
-            self._draws: Ints = np.zeros((rows, DRAW_WORDS), np.int64)
+        newest[: len(self.newest) - 1] = self.newest[:-1]
         self.newest = newest
         self.tables = torch.zeros((rows + 1, width), dtype=torch.int64, device=self._device)
         self.tables[:rows] = torch.from_numpy(host)

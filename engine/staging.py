@@ -26,7 +26,7 @@ class Uploads:
         self._device = device
         self._on_gpu = device.type == "cuda"
         self._buffers = [self._allocate(_LEAST_WORDS) for _ in range(_NUM_BUFFERS)]
-        self._copied = [torch.cuda.Event() if self._on_gpu else None for _ in range(_NUM_BUFFERS)]
+        self._copied = [_event() if self._on_gpu else None for _ in range(_NUM_BUFFERS)]
         self._next = 0
 
     def send(self, arrays: Sequence[Ints], into: Tensor | None = None) -> list[Tensor]:
@@ -75,7 +75,7 @@ class Download:
             self._host = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
             self._host.copy_(tokens, non_blocking=True)
             # A blocking wait sleeps, so that the window's thread has the processor.
-            self._event = torch.cuda.Event(blocking=True)
+            self._event = _event(blocking=True)
             self._event.record()
 
     def wait(self) -> list[int]:
@@ -84,3 +84,7 @@ class Download:
             self._event.synchronize()
         numbers: list[int] = self._host.tolist()
         return numbers
+
+
+def _event(blocking: bool = False) -> torch.cuda.Event:
+    return torch.cuda.Event(blocking=blocking)  # type: ignore[no-untyped-call]
