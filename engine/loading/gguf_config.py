@@ -2,54 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from engine.api.errors import ModelFileError, UnsupportedModelError
 
-ARCHITECTURES = ("llama",)
-"""GGUF architectures that can be read. Mistral's files call themselves llama too."""
+ARCHITECTURES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "llama": ("LlamaForCausalLM", "llama"),
+        "qwen2": ("Qwen2ForCausalLM", "qwen2"),
+        "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+        "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+    }
+)
+"""GGUF architectures that can be read, with Hugging Face's class and model type. Mistral's files
+call themselves llama too."""
 
-TOP_TENSORS = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-LAYER_TENSORS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-"""GGUF's names and Hugging Face's."""
+DIVISORS_TENSOR = "rope_freqs.weight"
+"""Divides the rotary frequencies one by one: how llama.cpp stores Llama 3's scaling."""
 
 _MAX_LAYERS = 1024
+_GEMMA_27B_LAYERS = 62
+
+# What llama.cpp computes where these are there, and we do not; each with the value that is neutral.
+_REFUSED: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {
+        "expert_count": ("a mixture of experts", 0),
+        "attn_logit_softcapping": ("a cap on attention scores", 0),
+        "final_logit_softcapping": ("a cap on logits", 0),
+        "logit_scale": ("a factor on logits", 1),
+        "embedding_scale": ("a factor on embeddings", 1),
+        "residual_scale": ("a factor on the residual", 1),
+        "attention.scale": ("another factor on attention scores", 0),
+        "attention.clamp_kqv": ("clipped queries, keys and values", 0),
+        "attention.max_alibi_bias": ("attention biased by distance", 0),
+        "attention.temperature_scale": ("scores scaled by position", 0),
+        "attention.shared_kv_layers": ("keys and values shared by layers", 0),
+        "rope.scaling.attn_factor": ("another factor on scaled rotation", 1),
+        "rope.scaling.yarn_attn_factor": ("another factor on scaled rotation", 1),
+        "rope.scaling.yarn_ext_factor": ("another mixture of scaled rotation", 1),
+        "rope.scaling.yarn_log_multiplier": ("another factor on scaled rotation", 0),
+        "rope.dimension_sections": ("rotation by several positions", 0),
+    }
+)
 
 
-def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dict[str, Any]:
+def hf_config(
+    metadata: Mapping[str, Any],
+    tensor_names: Collection[str],
+    rope_divisors: Sequence[float] = (),
+) -> dict[str, Any]:
     """config.json of the model in a GGUF file.
+
+    Args:
+        metadata: the file's.
+        tensor_names: of all its tensors.
+        rope_divisors: what its tensor ``DIVISORS_TENSOR`` holds.
 
     Raises:
         UnsupportedModelError: an architecture or variant that we do not know.
-        ModelFileError: an entry is missing.
+        ModelFileError: an entry is missing or makes no sense.
     """
-    values = _Values(metadata, _known_architecture(metadata))
+    architecture = _known_architecture(metadata)
+    class_name, model_type = ARCHITECTURES[architecture]
+    values = _Values(metadata, architecture)
     hidden = values.integer("embedding_length")
     heads = values.integer("attention.head_count")
     head_dim = values.integer("attention.key_length", hidden // max(heads, 1))
-    _require_plain(values, head_dim, tensor_names)
+    _require_known(values, head_dim)
     tokens = metadata.get("tokenizer.ggml.tokens")
     vocabulary = len(tokens) if isinstance(tokens, list) else 0
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+    config = {
+        "architectures": [class_name],
+        "model_type": model_type,
         "vocab_size": values.integer("vocab_size", vocabulary),
         "hidden_size": hidden,
         "intermediate_size": values.integer("feed_forward_length"),
@@ -59,15 +87,20 @@ def hf_config(metadata: Mapping[str, Any], tensor_names: Collection[str]) -> dic
         "head_dim": head_dim,
         "max_position_embeddings": values.integer("context_length"),
         "rms_norm_eps": values.real("attention.layer_norm_rms_epsilon"),
-        "rope_theta": values.real("rope.freq_base", 10000.0),
+        "rope_theta": values.real("rope.freq_base", 1e6 if architecture == "gemma3" else 1e4),
         "tie_word_embeddings": "output.weight" not in tensor_names,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
+        "attention_bias": "blk.0.attn_q.bias" in tensor_names,
+        "mlp_bias": "blk.0.ffn_up.bias" in tensor_names,
         "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
         "torch_dtype": "float32",
     }
+    scaling = _rope_scaling(values, rope_divisors)
+    if scaling:
+        config["rope_scaling"] = scaling
+    if architecture == "gemma3":
+        return {**config, **_gemma_entries(values, hidden, heads, head_dim)}
+    return {**config, "hidden_act": "silu", **_window_entries(values, architecture)}
 
 
 def _known_architecture(metadata: Mapping[str, Any]) -> str:
@@ -79,34 +112,6 @@ def _known_architecture(metadata: Mapping[str, Any]) -> str:
             architecture=architecture,
         )
     return architecture
-
-
-def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Every tensor that a model of this config.json has, rows first."""
-    hidden, feed_forward = config["hidden_size"], config["intermediate_size"]
-    query_rows = config["num_attention_heads"] * config["head_dim"]
-    key_rows = config["num_key_value_heads"] * config["head_dim"]
-    embedding = (config["vocab_size"], hidden)
-    layer = {
-        "input_layernorm": (hidden,),
-        "self_attn.q_proj": (query_rows, hidden),
-        "self_attn.k_proj": (key_rows, hidden),
-        "self_attn.v_proj": (key_rows, hidden),
-        "self_attn.o_proj": (hidden, query_rows),
-        "post_attention_layernorm": (hidden,),
-        "mlp.gate_proj": (feed_forward, hidden),
-        "mlp.up_proj": (feed_forward, hidden),
-        "mlp.down_proj": (hidden, feed_forward),
-    }
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": embedding,
-        "model.norm.weight": (hidden,),
-    }
-    if not config["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = embedding
-    for index in range(config["num_hidden_layers"]):
-        shapes |= {f"model.layers.{index}.{name}.weight": shape for name, shape in layer.items()}
-    return shapes
 
 
 class _Values:
@@ -138,24 +143,80 @@ class _Values:
         return ModelFileError(f"The file says {value!r} for {self._architecture}.{key}.", key=key)
 
 
-def _require_plain(values: _Values, head_dim: int, tensor_names: Collection[str]) -> None:
+def _require_known(values: _Values, head_dim: int) -> None:
     """Refuses variants whose numbers would come out wrong, and sizes that make no sense."""
     layers = values.integer("block_count")
     if layers > _MAX_LAYERS or head_dim % 2:
         raise ModelFileError(
             f"The file gives {layers:,} layers and heads of {head_dim}: that makes no sense."
         )
-    variants = {
-        "a mixture of experts": bool(values.get("expert_count")),
-        "scaled rotation": "rope_freqs.weight" in tensor_names
-        or values.get("rope.scaling.type") not in (None, "none"),
-        "rotation of a part of each head": values.integer("rope.dimension_count", head_dim)
-        != head_dim,
-        "sliding-window attention": bool(values.get("attention.sliding_window")),
+    for key, (variant, neutral) in _REFUSED.items():
+        if values.get(key) not in (None, neutral):
+            raise _unsupported(variant, key)
+    for key in ("rope.dimension_count", "attention.value_length"):
+        if values.integer(key, head_dim) != head_dim:
+            what = "rotation of a part of each head" if "rope" in key else "values of another size"
+            raise _unsupported(what, key)
+    if values.get("attention.causal") not in (None, True):
+        raise _unsupported("attention to later tokens", "attention.causal")
+
+
+def _rope_scaling(values: _Values, divisors: Sequence[float]) -> dict[str, Any]:
+    kind = values.get("rope.scaling.type") or "none"
+    if divisors:
+        if kind != "none":
+            raise _unsupported(f"rotation scaled twice, by {kind} too", "rope.scaling.type")
+        return {"rope_type": "divisors", "divisors": list(divisors)}
+    if kind == "none":
+        return {}
+    if kind not in ("linear", "yarn"):
+        raise _unsupported(f"rotation scaled as {kind}", "rope.scaling.type")
+    scaling: dict[str, Any] = {"rope_type": kind, "factor": values.real("rope.scaling.factor")}
+    if kind == "yarn":
+        length = values.get("rope.scaling.original_context_length")
+        if length is not None:
+            scaling["original_max_position_embeddings"] = length
+        for key in ("beta_fast", "beta_slow"):
+            if values.get(f"rope.scaling.yarn_{key}") is not None:
+                scaling[key] = values.real(f"rope.scaling.yarn_{key}")
+    return scaling
+
+
+def _window_entries(values: _Values, architecture: str) -> dict[str, Any]:
+    window = values.get("attention.sliding_window")
+    if not window:
+        return {}
+    if architecture != "llama":
+        # The file does not say which layers have it.
+        raise _unsupported("sliding-window attention", "attention.sliding_window")
+    return {
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
+        "sliding_window": values.integer("attention.sliding_window"),
     }
-    for variant, present in variants.items():
-        if present:
-            raise UnsupportedModelError(
-                f"The model uses {variant}, which is not supported for GGUF files yet.",
-                variant=variant,
-            )
+
+
+def _gemma_entries(values: _Values, hidden: int, heads: int, head_dim: int) -> dict[str, Any]:
+    entries: dict[str, Any] = {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "sliding_window": values.integer("attention.sliding_window"),
+        "rope_local_base_freq": values.real("rope.freq_base_swa", 1e4),
+        # Not in the file: only the largest model divides its scores by another number.
+        "query_pre_attn_scalar": (
+            hidden // heads if values.get("block_count") == _GEMMA_27B_LAYERS else head_dim
+        ),
+    }
+    pattern = values.get("attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        kinds = ("full_attention", "sliding_attention")
+        entries["layer_types"] = [kinds[bool(slides)] for slides in pattern]
+    elif pattern is not None:
+        entries["sliding_window_pattern"] = values.integer("attention.sliding_window_pattern")
+    return entries
+
+
+def _unsupported(variant: str, key: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"The model uses {variant} ({key}), which is not supported for GGUF files yet.",
+        variant=key,
+    )

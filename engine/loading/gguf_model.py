@@ -1,16 +1,15 @@
 """Expands a GGUF file once into a Hugging Face folder that later starts open quickly.
 
-Quantised values are expanded exactly (float32). The Llama family's query and key rows are stored in
-GGUF for rotation of neighbouring pairs; they are brought back to the order of the two halves.
+Quantised values are expanded exactly (float32). Llama's query and key rows are stored in GGUF for
+rotation of neighbouring pairs; they are brought back to the order of the two halves.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +19,9 @@ import numpy.typing as npt
 
 from engine.api.errors import ModelFileError, UnsupportedModelError
 from engine.loading.disk import partial_folder, require_free, writing_errors
-from engine.loading.gguf_config import LAYER_TENSORS, TOP_TENSORS, hf_config, tensor_shapes
+from engine.loading.gguf_config import DIVISORS_TENSOR, hf_config
 from engine.loading.gguf_header import check_gguf, damaged
+from engine.loading.gguf_names import Place, places
 from engine.loading.gguf_tokenizer import build_tokenizer, end_token_ids, tokenizer_config
 from engine.loading.progress import (
     Cancelled,
@@ -32,8 +32,8 @@ from engine.loading.progress import (
 )
 from engine.loading.safetensors_file import write_float32
 from engine.loading.source import SOURCE_NAME, Source, expanded_folder, is_expanded
+from engine.models.hf_config import config_from_hf
 
-_LAYER_PATTERN = re.compile(r"blk\.(\d+)\.([a-z_]+)\.weight")
 _TOKENIZER_SHARE_BYTES = 32 << 20
 _PIECE_ELEMENTS = 4 << 20
 
@@ -82,8 +82,9 @@ def _expand_into(
     progress: Progress,
     cancelled: Cancelled,
 ) -> None:
-    config = hf_config(metadata, {tensor.name for tensor in reader.tensors})
-    tensors = _hf_tensors(reader, config)
+    names = {tensor.name for tensor in reader.tensors}
+    config = hf_config(metadata, names, _rope_divisors(reader))
+    tensors = _placed(reader, config, str(metadata["general.architecture"]))
     needed = sum(4 * tensor.n_elements for tensor in reader.tensors) + _TOKENIZER_SHARE_BYTES
     require_free(folder.parent, needed, f"the expanded {source.name}")
     with partial_folder(folder.parent) as partial:
@@ -96,8 +97,8 @@ def _expand_into(
         _write_json(partial / "generation_config.json", generation)
         write_float32(
             partial / "model.safetensors",
-            {name: _shape(tensor) for name, tensor in tensors.items()},
-            _expanded(tensors, config, source.name, progress, cancelled),
+            {place.name: place.shape for place, _ in tensors},
+            _expanded(tensors, config["head_dim"], source.name, progress, cancelled),
         )
         license_name = str(metadata.get("general.license") or "")
         finished = source.with_full_digest(license=license_name)
@@ -119,64 +120,69 @@ def _publish(partial: Path, folder: Path, source: Source) -> None:
         os.replace(partial, folder)
 
 
-def _hf_tensors(
-    reader: gguf.GGUFReader, config: Mapping[str, Any]
-) -> dict[str, gguf.gguf_reader.ReaderTensor]:
-    """The file's tensors under their Hugging Face names.
+def _rope_divisors(reader: gguf.GGUFReader) -> list[float]:
+    for tensor in reader.tensors:
+        if tensor.name == DIVISORS_TENSOR:
+            return [float(value) for value in _dequantised(tensor, tensor.data[None])[0]]
+    return []
+
+
+def _placed(
+    reader: gguf.GGUFReader, config: Mapping[str, Any], architecture: str
+) -> list[tuple[Place, gguf.gguf_reader.ReaderTensor]]:
+    """The file's tensors and where they go.
 
     Raises:
-        UnsupportedModelError: a tensor that a model of the Llama family does not have.
+        UnsupportedModelError: a tensor that a model of this family does not have.
         ModelFileError: a tensor is missing, or its shape is not what the metadata say.
     """
-    tensors = {_hf_name(tensor.name): tensor for tensor in reader.tensors}
-    expected = tensor_shapes(config)
-    missing = sorted(expected.keys() - tensors.keys())
+    tensors = [tensor for tensor in reader.tensors if tensor.name != DIVISORS_TENSOR]
+    expected = places(config_from_hf(config), architecture)
+    for tensor in tensors:
+        place = expected.get(tensor.name)
+        if place is None:
+            raise UnsupportedModelError(
+                f"The model has a tensor {tensor.name}, which a model of the architecture "
+                f"{architecture} with these metadata does not have.",
+                tensor=tensor.name,
+            )
+        if _shape(tensor) != place.shape:
+            raise ModelFileError(
+                f"Tensor {tensor.name} has the shape {_shape(tensor)}; the file's metadata ask for "
+                f"{place.shape}."
+            )
+    missing = sorted(expected[name].name for name in expected.keys() - {t.name for t in tensors})
     if missing:
         raise ModelFileError(
             f"The model lacks {len(missing)} of its {len(expected)} tensors, {missing[0]} first.",
             missing=len(missing),
         )
-    for name, tensor in tensors.items():
-        if _shape(tensor) != expected.get(name):
-            raise ModelFileError(
-                f"Tensor {tensor.name} has the shape {_shape(tensor)}; the file's metadata ask for "
-                f"{expected.get(name, 'none')}."
-            )
-    return tensors
-
-
-def _hf_name(name: str) -> str:
-    if name in TOP_TENSORS:
-        return TOP_TENSORS[name]
-    match = _LAYER_PATTERN.fullmatch(name)
-    if match is None or match[2] not in LAYER_TENSORS:
-        raise UnsupportedModelError(
-            f"The model has a tensor {name}, which the Llama family does not have.", tensor=name
-        )
-    return f"model.layers.{match[1]}.{LAYER_TENSORS[match[2]]}.weight"
+    return [(expected[tensor.name], tensor) for tensor in tensors]
 
 
 def _expanded(
-    tensors: Mapping[str, gguf.gguf_reader.ReaderTensor],
-    config: Mapping[str, Any],
+    tensors: Sequence[tuple[Place, gguf.gguf_reader.ReaderTensor]],
+    head_dim: int,
     detail: str,
     progress: Progress,
     cancelled: Cancelled,
 ) -> Iterator[npt.NDArray[np.float32]]:
     """All values in order, a few rows at a time, so that little of them is in memory at once."""
-    total = sum(tensor.n_elements for tensor in tensors.values())
+    total = sum(tensor.n_elements for _, tensor in tensors)
     done = 0
-    for name, tensor in tensors.items():
-        rotated = ".q_proj." in name or ".k_proj." in name
+    for place, tensor in tensors:
+        flat = len(tensor.shape) == 1
         # A head's rows change places among themselves, so they have to come together.
-        unit = config["head_dim"] if rotated else 1
-        rows = tensor.data if len(tensor.shape) > 1 else tensor.data[None]
+        unit = head_dim if place.in_pairs and not flat else 1
+        rows = tensor.data[None] if flat else tensor.data
         step = max(_PIECE_ELEMENTS // int(tensor.shape[0]) // unit, 1) * unit
         for start in range(0, len(rows), step):
             check_cancelled(cancelled)
             progress("expand", done / total, detail)
             values = _dequantised(tensor, rows[start : start + step])
-            yield _halves_from_pairs(values, unit) if rotated else values
+            if place.in_pairs:
+                values = _halves_from_pairs(values.T if flat else values, head_dim)
+            yield values - place.offset if place.offset else values
             done += values.size
     progress("expand", 1.0, detail)
 

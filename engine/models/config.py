@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+RopeValue = float | int | str | tuple[float, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -38,7 +40,7 @@ class ModelConfig:
     rms_norm_eps: float
     rope_theta: float
     tie_word_embeddings: bool
-    rope_scaling: tuple[tuple[str, float | int | str], ...] = ()
+    rope_scaling: tuple[tuple[str, RopeValue], ...] = ()
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False

@@ -44,6 +44,7 @@ class Decoder:
         self.config = config
         self.dtype = dtype
         self.device = device
+        self.max_positions = max_positions
         self._ops = ops = ops or ReferenceOps()
         # Rounded as transformers rounds it.
         self._embedding_scale = float(torch.tensor(config.embedding_scale, dtype=dtype))

@@ -12,7 +12,7 @@ from engine.api.errors import UnsupportedModelError
 from engine.models.config import ModelConfig
 
 ACTIVATIONS = ("silu", "gelu_tanh")
-ROPE_TYPES = ("default", "linear", "llama3", "yarn")
+ROPE_TYPES = ("default", "linear", "llama3", "yarn", "divisors")
 
 EVERY_LAYER, UPPER_LAYERS, FIVE_OF_SIX = "every layer", "upper layers", "five of six"
 """Which layers have a window where config.json does not list them: all; those from

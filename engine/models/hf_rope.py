@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.api.errors import ModelFileError, UnsupportedModelError
+from engine.models.config import RopeValue
 from engine.models.families import ROPE_TYPES, Family
 from engine.models.hf_refusals import unsupported
 
-Scaling = tuple[tuple[str, float | int | str], ...]
+Scaling = tuple[tuple[str, RopeValue], ...]
 
 _LENGTH = "original_max_position_embeddings"
 _NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -18,11 +19,13 @@ _NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "linear": ("factor",),
         "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
         "yarn": ("factor",),
+        "divisors": ("divisors",),
     }
 )
 _OPTIONAL: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "linear": (_LENGTH,),
+        "divisors": (),
         "llama3": (_LENGTH,),
         "yarn": (
             _LENGTH,
@@ -105,12 +108,14 @@ def _scaling(kind: str, parameters: dict[str, Any], values: Mapping[str, Any]) -
             f"config.json scales the rotary embedding as {kind} without {missing[0]}.",
             rope_type=kind,
         )
-    for key, value in given.items():
+    for key, value in list(given.items()):
         if key not in needed and key not in optional:
             raise unsupported(f"{key} in its rotary embedding of the kind {kind}", key)
         if key == "truncate":
             if not isinstance(value, bool):
                 raise ModelFileError(f"config.json gives truncate = {value!r}; true or false.")
+        elif key == "divisors":
+            given[key] = _divisors(value, values)
         else:
             _require_positive(key, value)
     if kind == "llama3" and given["high_freq_factor"] <= given["low_freq_factor"]:
@@ -119,6 +124,17 @@ def _scaling(kind: str, parameters: dict[str, Any], values: Mapping[str, Any]) -
             f"than low_freq_factor = {given['low_freq_factor']}."
         )
     return tuple(sorted((key, value) for key, value in given.items()))
+
+
+def _divisors(value: Any, values: Mapping[str, Any]) -> tuple[float, ...]:
+    half = values.get("head_dim", 0) // 2
+    if not isinstance(value, list) or len(value) != half:
+        raise ModelFileError(
+            f"config.json must divide each of {half} rotary frequencies by a number of its own."
+        )
+    for number in value:
+        _require_positive("divisors", number)
+    return tuple(float(number) for number in value)
 
 
 def _require_positive(key: str, value: object) -> None:

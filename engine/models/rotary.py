@@ -10,9 +10,9 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from engine.models.config import ModelConfig
+from engine.models.config import ModelConfig, RopeValue
 
-_Values = Mapping[str, float | int | str]
+_Values = Mapping[str, RopeValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,26 @@ def _default(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies
 
 def _linear(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
     """Positions divided by the factor (Chen et al., 2023)."""
-    return Frequencies(plain / float(values["factor"]))
+    return Frequencies(plain / _real(values, "factor"))
 
 
 def _llama3(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
     """Slow frequencies divided, fast ones kept, those between blended (Llama 3.1)."""
-    factor, low = float(values["factor"]), float(values["low_freq_factor"])
-    high = float(values["high_freq_factor"])
+    factor, low = _real(values, "factor"), _real(values, "low_freq_factor")
+    high = _real(values, "high_freq_factor")
     turns = _original_length(values, config) * plain / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0.0, 1.0)
     return Frequencies(plain * (kept + (1 - kept) / factor))
 
 
+def _divisors(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
+    """Each frequency divided by a number of its own: llama.cpp's form of llama3."""
+    return Frequencies(plain / torch.tensor(values["divisors"], dtype=torch.float64))
+
+
 def _yarn(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
     """As llama3, but blended over the dimensions, and with sharper scores (Peng et al., 2023)."""
-    factor = float(values["factor"])
+    factor = _real(values, "factor")
     size = 2 * len(plain)
 
     def dimension(turns: float) -> float:
@@ -65,8 +70,8 @@ def _yarn(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
         length = _original_length(values, config) / (turns * 2 * math.pi)
         return size * math.log(length) / (2 * math.log(config.rope_theta))
 
-    low = dimension(float(values.get("beta_fast") or 32))
-    high = dimension(float(values.get("beta_slow") or 1))
+    low = dimension(_real(values, "beta_fast", 32))
+    high = dimension(_real(values, "beta_slow", 1))
     if values.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, size - 1)
@@ -76,19 +81,31 @@ def _yarn(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:
 
 
 def _yarn_scale(factor: float, values: _Values) -> float:
-    given = values.get("attention_factor")
-    if given is not None:
-        return float(given)
-    over, under = (float(values.get(key) or 0) for key in ("mscale", "mscale_all_dim"))
+    given = _real(values, "attention_factor", 0)
+    if given:
+        return given
+    over, under = (_real(values, key, 0) for key in ("mscale", "mscale_all_dim"))
     log = 0.1 * math.log(max(factor, 1.0))
     return (over * log + 1) / (under * log + 1) if over and under else log + 1
 
 
 def _original_length(values: _Values, config: ModelConfig) -> float:
-    return float(values.get("original_max_position_embeddings") or config.context_length)
+    return _real(values, "original_max_position_embeddings", config.context_length)
+
+
+def _real(values: _Values, key: str, default: float | None = None) -> float:
+    value = values.get(key, default)
+    assert isinstance(value, int | float), "checked when the configuration was read"
+    return float(value)
 
 
 _Scaling = Callable[[Tensor, _Values, ModelConfig], Frequencies]
 _SCALINGS: Mapping[str, _Scaling] = MappingProxyType(
-    {"default": _default, "linear": _linear, "llama3": _llama3, "yarn": _yarn}
+    {
+        "default": _default,
+        "linear": _linear,
+        "llama3": _llama3,
+        "yarn": _yarn,
+        "divisors": _divisors,
+    }
 )

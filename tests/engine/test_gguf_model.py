@@ -202,9 +202,11 @@ def test_an_unknown_tokenizer_is_named_beside_the_known(
     ("extra", "variant"),
     [
         ({"llama.expert_count": 8}, "mixture of experts"),
-        ({"llama.rope.scaling.type": "yarn"}, "scaled rotation"),
+        ({"llama.rope.scaling.type": "longrope"}, "rotation scaled as longrope"),
+        ({"llama.rope.scaling.attn_factor": 0.5}, "attn_factor"),
+        ({"llama.final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+        ({"llama.attention.value_length": 32}, "value_length"),
         ({"llama.rope.dimension_count": 32}, "rotation of a part"),
-        ({"llama.attention.sliding_window": 64}, "sliding-window"),
     ],
 )
 def test_a_variant_that_would_come_out_wrong_is_refused(

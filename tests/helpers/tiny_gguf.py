@@ -65,7 +65,6 @@ class TinyGguf:
         return path
 
     def _add_metadata(self, writer: gguf.GGUFWriter) -> None:
-        tokens = self.tokens()
         name = self.architecture
         values: dict[str, Any] = {
             "general.name": "Tiny",
@@ -79,7 +78,15 @@ class TinyGguf:
             f"{name}.attention.layer_norm_rms_epsilon": 1e-5,
             f"{name}.rope.freq_base": 10000.0,
             f"{name}.rope.dimension_count": HIDDEN // HEADS,
-            f"{name}.vocab_size": len(tokens),
+            f"{name}.vocab_size": len(self.tokens()),
+            **self.tokenizer_metadata(),
+        }
+        for key, value in {**values, **self.extra}.items():
+            add_entry(writer, key, value)
+
+    def tokenizer_metadata(self) -> dict[str, Any]:
+        tokens = self.tokens()
+        return {
             "tokenizer.ggml.model": self.tokenizer_model,
             "tokenizer.ggml.pre": self.pre_tokenizer,
             "tokenizer.ggml.tokens": tokens,
@@ -89,8 +96,6 @@ class TinyGguf:
             "tokenizer.ggml.eos_token_id": 2,
             "tokenizer.chat_template": CHATML,
         }
-        for key, value in {**values, **self.extra}.items():
-            _add(writer, key, value)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """Rows first."""
@@ -116,7 +121,8 @@ class TinyGguf:
         return shapes
 
 
-def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+def add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    """Adds a metadata entry in the type of its value; None adds nothing."""
     if value is None:
         return
     if isinstance(value, str):
