@@ -6,94 +6,59 @@ import gc
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import Any
 
-from engine import queries
 from engine.api.client import Arrivals, QueueClient
 from engine.api.commands import (
-    Cancel,
     Command,
     Configure,
     Continue,
     Disconnect,
-    Fork,
     LoadModel,
-    Pause,
     PauseEngine,
-    Pin,
-    Resume,
     ResumeEngine,
-    SetFocus,
     SetRate,
     Shutdown,
     StepEngine,
-    Submit,
     SubscribePool,
-    Truncate,
     UnloadModel,
-    Unpin,
     UnsubscribePool,
 )
 from engine.api.errors import (
     DeviceLostError,
-    DuplicateIdError,
     EngineError,
     ErrorInfo,
+    InterruptedQueryError,
     InvalidValueError,
     LoadCancelledError,
     NoModelError,
-    NotAllowedError,
     NotSupportedYetError,
     UnknownIdError,
     unexpected,
 )
 from engine.api.events import (
-    CommandFailed,
     EngineStatus,
     EngineStatusChanged,
-    Event,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
     ModelUnloaded,
-    Reply,
 )
-from engine.api.refusal import refusals
-from engine.context_policy import kept_messages
-from engine.encoding import Encode, EncodingJob, Encodings
+from engine.encoding import Encodings
 from engine.inspections import ALONE_S, BESIDE_ANSWERS_S, Inspections
 from engine.limits import device_lost
-from engine.model_loader import LoadedEngine, ModelLoader, TextSide
+from engine.model_loader import LoadedEngine, ModelLoader
 from engine.pacer import Pacer
 from engine.publisher import Publisher
+from engine.questions import Questions
+from engine.request_commands import Handler, RequestCommands
+from engine.roster import GONE, Roster, check_allowed, refuse
+from engine.slot import Slot
 from engine.snapshotter import Snapshotter
 from engine.submissions import Submissions
 
 _LOADER_PATIENCE_S = 3.0
 _ENCODER_PATIENCE_S = 1.0
 _STUCK_WAIT_S = 0.05
-
-
-_NEEDS: dict[type[Command], str] = {
-    LoadModel: "models",
-    UnloadModel: "models",
-    Configure: "models",
-    Continue: "continue",
-    Fork: "fork",
-    Truncate: "fork",
-    Pause: "pause",
-    Resume: "pause",
-    Pin: "pins",
-    Unpin: "pins",
-    SubscribePool: "snapshots",
-    PauseEngine: "pace",
-    ResumeEngine: "pace",
-    StepEngine: "pace",
-    SetRate: "pace",
-}
-"""The capability that a client must have for a command."""
 
 
 def run_worker(arrivals: Arrivals, posted: threading.Event) -> None:
@@ -108,38 +73,25 @@ class Worker:
     """Everything that happens on the engine thread."""
 
     def __init__(self, arrivals: Arrivals, posted: threading.Event) -> None:
-        self._arrivals = arrivals
-        self._clients: list[QueueClient] = []
-        self._inbox: deque[tuple[QueueClient, Command]] = deque()
         self._posted = posted
+        self._roster = Roster(arrivals)
         self._pacer = Pacer()
         self._publisher = Publisher()
         self._encodings = Encodings(posted.set)
-        self._submissions = Submissions(self._encodings, self._handle)
         self._inspections = Inspections()
-        self._engine: LoadedEngine | None = None
-        self._snapshotter: Snapshotter | None = None
-        self._loader: ModelLoader | None = None
+        self._questions = Questions(self._encodings, self._inspections)
+        self._submissions = Submissions(self._encodings, self._handle)
+        self._slot = Slot()
+        self._requests = RequestCommands(
+            self._slot, self._submissions, self._encodings, self._questions
+        )
         self._status = EngineStatus.NO_MODEL
-        self._checked = True
-        self._focus = ""
-        self._focused_by: QueueClient | None = None
-        self._pinned: dict[str, QueueClient] = {}
         self._stopping = False
-        self._handlers: dict[type[Command], Callable[[QueueClient, Command], None]] = {
+        self._handlers: dict[type[Command], Handler] = {
+            **self._requests.handlers,
             LoadModel: self._load_model,
             UnloadModel: self._unload_model,
-            Submit: self._submit,
-            Continue: self._submit,
-            Cancel: self._cancel,
-            Fork: self._fork,
-            Pause: self._pause_request,
-            Pin: self._pin,
-            Unpin: self._unpin,
-            Resume: self._resume_request,
-            Truncate: self._truncate,
             Configure: self._configure,
-            SetFocus: self._set_focus,
             PauseEngine: self._pause,
             ResumeEngine: self._resume,
             StepEngine: self._grant_steps,
@@ -157,26 +109,26 @@ class Worker:
             while not self._stopping:
                 self._posted.clear()
                 self._welcome()
-                self._take_commands()
+                for client, command in self._roster.take_commands():
+                    self._handle(client, command)
                 self._encodings.conclude()
                 self._take_load_outcomes()
                 self._posted.wait(self._work())
             self._close()
         except Exception as error:
-            lost = device_lost(error)
-            info = (lost or unexpected(error)).info()
+            info = (device_lost(error) or unexpected(error)).info()
             end = EngineStatusChanged(EngineStatus.FAILED, error=info)
             self._give_up(info)
             raise
         finally:
             # Whatever else is broken, the clients have to know.
-            self._arrivals.finish(end, self._clients)
+            self._roster.end(end)
 
     # --- the loop ---
 
     def _work(self) -> float | None:
         """Runs a step if one may run. Returns how long to sleep, None until a command comes."""
-        engine = self._engine
+        engine = self._slot.engine
         if engine is None or self._stopping:
             return 0.0 if self._stopping else None
         if self._pacer.paused:
@@ -187,129 +139,64 @@ class Worker:
         if engine.core.has_work:
             wait = self._pacer.wait_s(now)
             if wait == 0.0:
-                self._submissions.post(engine.core.step())
-                now = time.perf_counter()
-                self._pacer.stepped(now)
-                self._checked = False
-                self._publisher.stats(self._clients, now)
-                self._inspections.advance(BESIDE_ANSWERS_S)
-                if engine.core.is_stuck:
-                    # Requests wait for blocks that only a command can free: look again now and
-                    # then.
-                    wait = _STUCK_WAIT_S
-        elif not self._checked:
+                wait = self._step(engine)
+        elif not self._slot.checked:
             self._settle(now)
-        if self._inspections.are_waiting and wait != 0.0:
-            self._inspections.advance(ALONE_S)
+        if self._inspections.are_waiting:
+            self._inspections.advance(BESIDE_ANSWERS_S if wait == 0.0 else ALONE_S)
             wait = 0.0 if self._inspections.are_waiting else wait
+        now = time.perf_counter()
         self._publisher.deliver(now)
         return _sooner(wait, self._publisher.wait_s(now))
 
+    def _step(self, engine: LoadedEngine) -> float:
+        self._submissions.post(engine.core.step())
+        now = time.perf_counter()
+        self._pacer.stepped(now)
+        self._slot.checked = False
+        self._publisher.stats(self._roster.clients, now)
+        # Stuck requests wait for blocks that only a command can free: look again now and then.
+        return _STUCK_WAIT_S if engine.core.is_stuck else 0.0
+
     def _settle(self, now: float) -> None:
         """Nothing to compute: time to check the invariants and show the last numbers."""
-        assert self._snapshotter is not None
-        self._snapshotter.check()
-        self._checked = True
-        self._publisher.stats(self._clients, now, force=True)
+        assert self._slot.snapshotter is not None
+        self._slot.snapshotter.check()
+        self._slot.checked = True
+        self._publisher.stats(self._roster.clients, now, force=True)
 
     def _welcome(self) -> None:
         """Tells clients that have come how things stand."""
-        for client in self._arrivals.take():
-            self._clients.append(client)
+        engine = self._slot.engine
+        for client in self._roster.take_arrivals():
             client.post(self._status_event())
-            if self._engine is not None:
-                client.post(ModelLoaded("", self._engine.info, self._engine.load_s))
-
-    def _take_commands(self) -> None:
-        for client in self._clients:
-            self._inbox.extend((client, command) for command in client.take_commands())
-        while self._inbox:
-            client, command = self._inbox.popleft()
-            if client in self._clients:
-                self._handle(client, command)
-            else:
-                # It has departed with this command still behind it.
-                self._refuse_all(client, command, _gone())
+            if engine is not None:
+                client.post(ModelLoaded("", engine.info, engine.load_s))
 
     def _handle(self, client: QueueClient, command: Command) -> None:
         try:
-            self._check_allowed(client, command)
-            handler = self._handlers.get(type(command))
+            check_allowed(client, command)
+            self._check_within_reach(client, command)
             if self._submissions.defer(client, command):
                 return
+            handler = self._handlers.get(type(command))
             if handler is not None:
                 handler(client, command)
             else:
-                self._ask(client, command)
+                self._questions.ask(self._slot.engine, client, command)
         except Exception as error:
             lost = device_lost(error)
             # One bad command must not end the conversations of all others.
             known = error if isinstance(error, EngineError) else unexpected(error)
-            self._refuse(client, command, (lost or known).info())
+            refuse(client, command, (lost or known).info())
             if lost is not None:
                 raise lost from error
 
-    def _check_allowed(self, client: QueueClient, command: Command) -> None:
-        name = type(command).__name__
-        needed = _NEEDS.get(type(command), "")
-        if needed and needed not in client.capabilities:
-            raise NotAllowedError(
-                f"{name} needs the capability {needed}, which this client does not have.",
-                command=name,
-                capability=needed,
-            )
-        if isinstance(command, Shutdown) and not client.is_owner:
-            raise NotAllowedError("Only the client that started the engine may end it.")
+    def _check_within_reach(self, client: QueueClient, command: Command) -> None:
         request_id = getattr(command, "request_id", "")
         if isinstance(command, Continue) or self._submissions.may_touch(client, request_id):
             return
         raise UnknownIdError(f"There is no request {request_id}.", request_id=request_id)
-
-    def _refuse(self, client: QueueClient, command: Command, error: ErrorInfo) -> None:
-        # The ids of a duplicate are others', whose end is not to be told.
-        if isinstance(command, Submit | Continue) and error.code != DuplicateIdError.code:
-            self._refuse_all(client, command, error)
-        elif not isinstance(command, Cancel):
-            client.post(CommandFailed(command.command_id, type(command).__name__, error))
-
-    @staticmethod
-    def _refuse_all(client: QueueClient, command: Command, error: ErrorInfo) -> None:
-        for event in refusals(command, error):
-            client.post(event)
-
-    def _ask(self, client: QueueClient, command: Command) -> None:
-        query = queries.query_of(command)
-        engine = self._loaded()
-
-        def finish(found: object) -> None:
-            reply = query.reply(engine, command, found)
-            if isinstance(reply, Reply):
-                client.post(reply)
-            else:
-                self._inspections.add(client, command, reply)
-
-        self._encode(engine, client, command, query.encode, finish)
-
-    def _encode(
-        self,
-        engine: LoadedEngine,
-        client: QueueClient,
-        command: Command,
-        encode: Encode,
-        finish: Callable[[Any], None],
-    ) -> None:
-        job = EncodingJob(
-            client,
-            command,
-            encode,
-            finish,
-            refuse=lambda error: self._refuse(client, command, error),
-        )
-        self._encodings.start(engine, job)
-
-    def _tell_all(self, event: Event) -> None:
-        for client in self._clients:
-            client.post(event)
 
     # --- models ---
 
@@ -321,152 +208,76 @@ class Worker:
             # What an engine that died has left behind sits in reference cycles.
             gc.collect()
         self._set_status(EngineStatus.LOADING)
-        self._loader = ModelLoader(command, self._posted.set)
+        self._slot.loader = ModelLoader(command, self._posted.set)
 
     def _unload_model(self, client: QueueClient, command: Command) -> None:
         self._stop_loader()
         self._submissions.cancel_held()
         self._drop_engine()
         self._set_status(EngineStatus.NO_MODEL)
-        self._tell_all(ModelUnloaded(command.command_id))
+        self._roster.tell_all(ModelUnloaded(command.command_id))
+
+    def _configure(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, Configure)
+        engine = self._slot.loaded()
+        if engine.reconfigurer is None:
+            raise NotSupportedYetError(f"{engine.info.backend} has no settings to change.")
+        self._inspections.drop(InterruptedQueryError("The engine's settings have changed.").info())
+        configured = engine.reconfigurer.configure(command.config, command.command_id)
+        engine.info = configured.model
+        self._submissions.post(engine.core.take_events())
+        self._roster.tell_all(configured)
 
     def _take_load_outcomes(self) -> None:
-        loader = self._loader
+        loader = self._slot.loader
         while loader is not None and loader.outcomes:
             outcome = loader.outcomes.popleft()
             if isinstance(outcome, ModelLoading):
-                self._tell_all(outcome)
-            elif isinstance(outcome, LoadedEngine):
-                self._loader = None
+                self._roster.tell_all(outcome)
+                continue
+            self._slot.loader = None
+            if isinstance(outcome, LoadedEngine):
                 self._install(outcome, loader.command.command_id)
-                return
             else:
-                self._loader = None
                 self._load_failed(loader.command.command_id, outcome)
-                return
+            return
 
     def _install(self, engine: LoadedEngine, command_id: str) -> None:
-        self._engine = engine
-        engine.core.scheduler.focus = self._focus
-        self._snapshotter = Snapshotter(engine.core, engine.block_bytes)
+        slot = self._slot
+        slot.engine = engine
+        slot.snapshotter = Snapshotter(engine.core, engine.block_bytes)
+        engine.core.scheduler.focus = slot.focus
         now = time.perf_counter()
-        self._publisher.attach(engine.core.log, self._snapshotter, now)
+        self._publisher.attach(engine.core.log, slot.snapshotter, now)
         self._set_status(EngineStatus.READY)
-        self._tell_all(ModelLoaded(command_id, engine.info, engine.load_s))
-        self._publisher.stats(self._clients, now, force=True)
+        self._roster.tell_all(ModelLoaded(command_id, engine.info, engine.load_s))
+        self._publisher.stats(self._roster.clients, now, force=True)
         self._submissions.release_held(engine)
 
     def _load_failed(self, command_id: str, error: ErrorInfo) -> None:
         self._set_status(EngineStatus.NO_MODEL)
         self._submissions.refuse_held(error)
-        self._tell_all(ModelLoadFailed(command_id, error))
+        self._roster.tell_all(ModelLoadFailed(command_id, error))
         if error.code == DeviceLostError.code:
             raise DeviceLostError(error.message)
 
     def _stop_loader(self) -> None:
-        if self._loader is not None:
-            self._loader.cancel()
+        loader, self._slot.loader = self._slot.loader, None
+        if loader is not None:
+            loader.cancel()
             error = LoadCancelledError("Loading was stopped.").info()
-            self._tell_all(ModelLoadFailed(self._loader.command.command_id, error))
-            self._loader = None
+            self._roster.tell_all(ModelLoadFailed(loader.command.command_id, error))
 
     def _drop_engine(self) -> None:
-        if self._engine is None:
+        if self._slot.engine is None:
             return
-        self._submissions.cancel_all(self._engine)
-        self._drop_questions(NoModelError("The model was unloaded.").info())
+        self._submissions.cancel_all(self._slot.engine)
+        self._questions.drop(NoModelError("The model was unloaded.").info())
+        self._requests.forget_pins()
         self._publisher.detach()
-        self._pinned.clear()
-        self._engine = self._snapshotter = None
+        self._slot.engine = self._slot.snapshotter = None
         # Weights and pool are large and may sit in reference cycles.
         gc.collect()
-
-    def _drop_questions(self, error: ErrorInfo) -> None:
-        """What was to be answered from the engine, but will not be."""
-        for job in self._encodings.drop():
-            job.refuse(error)
-        self._inspections.drop(error)
-
-    # --- requests ---
-
-    def _submit(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Submit | Continue)
-        now = time.perf_counter()
-        if self._engine is None and self._loader is not None:
-            self._submissions.hold(client, command, now)
-        else:
-            self._submissions.submit(self._engine, client, command, now)
-
-    def _cancel(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Cancel)
-        self._submissions.cancel(self._engine, command.request_id)
-        self._checked = False
-
-    def _fork(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Fork)
-        self._submissions.fork(self._loaded(), client, command)
-
-    def _pause_request(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Pause)
-        core = self._loaded().core
-        core.pause(command.request_id)
-        self._submissions.post(core.take_events())
-
-    def _resume_request(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Resume)
-        core = self._loaded().core
-        core.resume(command.request_id)
-        self._submissions.post(core.take_events())
-
-    def _truncate(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Truncate)
-        core = self._loaded().core
-        core.truncate(command.request_id, command.num_tokens)
-        self._submissions.post(core.take_events())
-
-    def _configure(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Configure)
-        engine = self._loaded()
-        if engine.reconfigurer is None:
-            raise NotSupportedYetError(f"{engine.info.backend} has no settings to change.")
-        configured = engine.reconfigurer.configure(command.config, command.command_id)
-        engine.info = configured.model
-        self._submissions.post(engine.core.take_events())
-        for each in self._clients:
-            each.post(configured)
-
-    def _pin(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Pin)
-        engine, conversation_id = self._loaded(), command.conversation_id
-
-        def finish(token_ids: list[int]) -> None:
-            engine.core.pins.pin(conversation_id, token_ids)
-            self._pinned[conversation_id] = client
-
-        self._encode(engine, client, command, _encode_pinned, finish)
-
-    def _unpin(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Unpin)
-        engine, conversation_id = self._loaded(), command.conversation_id
-        self._encodings.drop(
-            lambda job: (
-                isinstance(job.command, Pin) and job.command.conversation_id == conversation_id
-            )
-        )
-        self._pinned.pop(conversation_id, None)
-        engine.core.pins.unpin(conversation_id)
-
-    def _loaded(self) -> LoadedEngine:
-        if self._engine is None:
-            raise NoModelError("No model is loaded.")
-        return self._engine
-
-    def _set_focus(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, SetFocus)
-        self._focus = command.conversation_id
-        self._focused_by = client
-        if self._engine is not None:
-            self._engine.core.scheduler.focus = command.conversation_id
 
     # --- pace ---
 
@@ -476,9 +287,10 @@ class Worker:
 
     def _resume(self, client: QueueClient, command: Command) -> None:
         self._pacer.resume()
-        if self._engine is not None:
-            self._engine.core.note_pause(False)
-            self._submissions.post(self._engine.core.take_events())
+        engine = self._slot.engine
+        if engine is not None:
+            engine.core.note_pause(False)
+            self._submissions.post(engine.core.take_events())
         self._set_status(self._status)
 
     def _grant_steps(self, client: QueueClient, command: Command) -> None:
@@ -512,28 +324,16 @@ class Worker:
 
     def _disconnect(self, client: QueueClient, command: Command) -> None:
         """A client departs; what it has asked for goes with it."""
-        if client.is_owner:
-            raise NotAllowedError("The engine's owner ends it with Shutdown.")
-        self._submissions.depart(self._engine, client)
-        for job in self._encodings.drop(lambda job: job.client is client):
-            job.refuse(_gone())
-        self._inspections.drop(_gone(), lambda asker: asker is client)
+        self._requests.depart(client)
+        self._questions.drop_of(client, GONE)
         self._publisher.unsubscribe(client)
-        if self._engine is not None:
-            for conversation_id in [name for name, by in self._pinned.items() if by is client]:
-                del self._pinned[conversation_id]
-                self._engine.core.pins.unpin(conversation_id)
-        if self._focused_by is client:
-            self._set_focus(client, SetFocus(""))
-        self._clients.remove(client)
-        client.end(_gone())
-        self._checked = False
+        self._roster.dismiss(client)
 
     def _shutdown(self, client: QueueClient, command: Command) -> None:
         self._stopping = True
 
     def _close(self) -> None:
-        loader = self._loader
+        loader = self._slot.loader
         self._stop_loader()
         self._submissions.cancel_held()
         self._drop_engine()
@@ -543,33 +343,22 @@ class Worker:
 
     def _give_up(self, error: ErrorInfo) -> None:
         """The loop itself failed: everything ends, as well as it still can."""
-        self._submissions.fail_all(self._engine, error)
-        for client, command in self._inbox:
-            self._refuse_all(client, command, error)
-        for job in self._encodings.drop():
-            job.refuse(error)
-        if self._loader is not None:
-            self._loader.cancel()
-            self._tell_all(ModelLoadFailed(self._loader.command.command_id, error))
-        self._inspections.abandon(error)
+        slot = self._slot
+        self._submissions.fail_all(slot.engine, error)
+        self._questions.abandon(error)
+        if slot.loader is not None:
+            slot.loader.cancel()
+            self._roster.tell_all(ModelLoadFailed(slot.loader.command.command_id, error))
         self._publisher.detach()
-        self._engine = self._snapshotter = None
+        slot.engine = slot.snapshotter = slot.loader = None
         self._encodings.close(_ENCODER_PATIENCE_S)
 
-    def _status_event(self, error: ErrorInfo | None = None) -> EngineStatusChanged:
-        return EngineStatusChanged(self._status, self._pacer.paused, self._pacer.steps_per_s, error)
+    def _status_event(self) -> EngineStatusChanged:
+        return EngineStatusChanged(self._status, self._pacer.paused, self._pacer.steps_per_s)
 
     def _set_status(self, status: EngineStatus) -> None:
         self._status = status
-        self._tell_all(self._status_event())
-
-
-def _encode_pinned(text: TextSide, command: Pin) -> list[int]:
-    return text.encoder.encode(kept_messages(command.messages, command.context)).token_ids
-
-
-def _gone() -> ErrorInfo:
-    return ErrorInfo("disconnected", "This client has disconnected.")
+        self._roster.tell_all(self._status_event())
 
 
 def _sooner(first: float | None, second: float | None) -> float | None:

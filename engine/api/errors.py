@@ -11,6 +11,7 @@ EngineError
 │   └── MessageTooLongError      even without all that may be dropped
 ├── PromptExceedsPoolError       prompt that can never fit into the pool
 ├── OutOfMemoryError             memory could not be had
+├── InterruptedQueryError        a question whose subject changed while it was being answered
 ├── NotAllowedError              a command that this client may not give
 ├── DeviceError                  a device that is not there, or cannot be used
 │   └── DeviceLostError          a device that died under the engine: only a new process helps
@@ -79,6 +80,11 @@ class UnknownIdError(EngineError):
 
 class DuplicateIdError(EngineError):
     code = "duplicate_id"
+
+
+class InterruptedQueryError(EngineError):
+    code = "interrupted"
+    action = "Ask again."
 
 
 class NotAllowedError(EngineError):
