@@ -234,6 +234,7 @@ class EngineCore:
         """Other limits of steps, from the next one on."""
         self.config = config
         self.scheduler.configure(config)
+        self._loop.lag = config.lag or 0
 
     def restart_cache(
         self, root: bytes, *, prefix_caching: bool, change: Callable[[], None] = lambda: None

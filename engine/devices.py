@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import torch
 
 from engine.api.errors import DeviceError, NotSupportedYetError
+from engine.api.params import EngineConfig
 from engine.linear import has_fast_bfloat16
 
 PAGED_REFERENCE = "paged_reference"
 PAGED_TRITON = "paged_triton"
 DENSE = "dense"
 CONTIGUOUS = "contiguous"
+GPU_PREFILL_TIME_MS = 4.0
+"""A prompt's share of a step with decodes in it: at a GPU's pace a gap of some milliseconds is seen
+by nobody, and a larger share brings little.
+"""
+
 BACKENDS = (DENSE, CONTIGUOUS, PAGED_REFERENCE, PAGED_TRITON)
 
 
@@ -56,6 +63,16 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if has_fast_bfloat16() else torch.float32
     major, _ = torch.cuda.get_device_capability(device)
     return torch.bfloat16 if major >= 8 else torch.float16
+
+
+def with_device_defaults(config: EngineConfig, device: torch.device, backend: str) -> EngineConfig:
+    """The settings with what depends on the device filled in, where the client left it open."""
+    in_flight = device.type == "cuda" and backend == PAGED_TRITON
+    lag = config.lag if config.lag is not None else int(in_flight)
+    time_ms = config.prefill_time_budget_ms
+    if time_ms is None and device.type == "cuda":
+        time_ms = GPU_PREFILL_TIME_MS
+    return replace(config, lag=lag, prefill_time_budget_ms=time_ms)
 
 
 def choose_backend(name: str, device: torch.device) -> tuple[str, str]:

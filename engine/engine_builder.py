@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +14,22 @@ from engine.block_hash import root_hash
 from engine.chat_format import ChatFormat
 from engine.core import EngineCore
 from engine.detokenizer import Detokenizer
-from engine.devices import choose_backend, resolve_device, resolve_dtype
+from engine.devices import (
+    choose_backend,
+    resolve_device,
+    resolve_dtype,
+    with_device_defaults,
+)
 from engine.limits import ModelLimits
 from engine.loading.model_folder import LoadedFiles, open_model
 from engine.loading.progress import Cancelled, Progress, check_cancelled
-from engine.memory import device_num_blocks, host_num_blocks
+from engine.memory import check_weights_fit, host_num_blocks
 from engine.model_loader import LoadedEngine
 from engine.model_runner import ModelRunner, build_runner
+from engine.models.decoder import Decoder
 from engine.parity import ParityInspector
+from engine.pool_sizing import measured_num_blocks
+from engine.reconfigure import BackendChoice, Reconfigurer
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.thread_governor import CALIBRATION_STEPS
@@ -48,16 +56,20 @@ def build_engine(
     files = open_model(path, models_dir, progress, cancelled)
     block_bytes = files.config.kv_bytes_per_token(dtype.itemsize) * config.block_size
     _, backend_reason = choose_backend(config.backend, device)
+    size_pool: int | Callable[[Decoder, str], int]
     if device.type == "cpu":
-        num_blocks = host_num_blocks(config, block_bytes)
+        size_pool = host_num_blocks(config, block_bytes)
     else:
-        weights_bytes = files.num_parameters * dtype.itemsize
-        num_blocks = device_num_blocks(config, block_bytes, weights_bytes, device)
+        check_weights_fit(config, files.num_parameters * dtype.itemsize, device)
+
+        def size_pool(decoder: Decoder, backend: str) -> int:
+            return measured_num_blocks(decoder, backend, config, block_bytes)
+
     context = min(config.max_model_len or files.config.context_length, files.config.context_length)
     runner = build_runner(
         files.config,
         _watched(files, progress, cancelled),
-        num_blocks=num_blocks,
+        num_blocks=size_pool,
         block_size=config.block_size,
         max_model_len=context,
         max_running_requests=config.max_running_requests,
@@ -65,28 +77,35 @@ def build_engine(
         dtype=config.dtype,
         backend=config.backend,
     )
+    num_blocks = runner.num_blocks
     progress("tokenizer", 0.0, "")
     tokenizer = files.tokenizer()
     chat = ChatFormat.from_folder(files.folder, tokenizer)
-    encoder = chat.make_encoder()
+    encoder, background_encoder = chat.make_encoder(), chat.make_encoder()
     progress("warm_up", 0.0, "")
     _warm_up(runner, num_blocks, config.block_size)
     fingerprint = tokenizer.fingerprint
     dtype_name = str(dtype).removeprefix("torch.")
     backend = runner.attention.name
+
+    def make_root(backend: str, salt: str) -> bytes:
+        return root_hash(files.fingerprint, dtype_name, backend, salt)
+
     limits = ModelLimits(
         context_length=context,
         eos_token_ids=frozenset(tokenizer.eos_token_ids),
-        root=root_hash(files.fingerprint, dtype_name, backend, config.cache_salt),
+        root=make_root(backend, config.cache_salt),
         fingerprint=fingerprint,
     )
-    if runner.attention.cache is None:
-        # Blocks that are found again would hold nothing: the keys and values are elsewhere.
-        config = replace(config, prefix_caching=False)
+    keeps_blocks = runner.attention.cache is not None
+    # Blocks that are found again would hold nothing where keys and values are kept elsewhere.
+    settings = with_device_defaults(
+        replace(config, prefix_caching=config.prefix_caching and keeps_blocks), device, backend
+    )
     core = EngineCore(
         runner,
         limits,
-        config,
+        settings,
         num_blocks,
         lambda stop: Detokenizer(tokenizer, (*stop, *chat.stop)),
     )
@@ -108,6 +127,7 @@ def build_engine(
         fingerprint=fingerprint,
         has_chat_template=chat.report.note is not TemplateNote.ABSENT,
         license=files.license,
+        keeps_blocks=keeps_blocks,
         template_stable=chat.report.is_stable,
         template_recomputed_tokens=chat.report.recomputed_tokens,
         template_note=chat.report.note,
@@ -115,7 +135,31 @@ def build_engine(
         takes_system_message=chat.report.takes_system,
     )
     inspector = ParityInspector(core, runner)
-    return LoadedEngine(core, tokenizer, encoder, info, block_bytes, 0.0, inspector)
+
+    def prepare(name: str) -> BackendChoice:
+        chosen, reason = choose_backend(name, device)
+        attention = runner.make_attention(chosen)
+        return BackendChoice(attention, reason, lambda: runner.set_attention(attention))
+
+    reconfigurer = Reconfigurer(
+        core,
+        config,
+        info,
+        make_root,
+        prepare,
+        lambda wanted, name: with_device_defaults(wanted, device, name),
+    )
+    return LoadedEngine(
+        core,
+        tokenizer,
+        encoder,
+        info,
+        block_bytes,
+        0.0,
+        inspector,
+        background_encoder,
+        reconfigurer,
+    )
 
 
 def _watched(

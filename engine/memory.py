@@ -12,9 +12,6 @@ HOST_POOL_CAP_BYTES = 1 << 30
 """On the CPU the pool shares the memory with everything else on the desktop."""
 
 HOST_POOL_SHARE = 0.25
-DEVICE_WORKSPACE_BYTES = 1 << 30
-"""Activations and logits of a step at the usual token budget, with room to spare."""
-
 DESKTOP_MARGIN_BYTES = 512 << 20
 """Windows of other programs live in the same memory."""
 
@@ -53,20 +50,44 @@ def host_num_blocks(config: EngineConfig, block_bytes: int) -> int:
     return num_blocks
 
 
+def check_weights_fit(config: EngineConfig, weights_bytes: int, device: torch.device) -> None:
+    """Refuses a model that is too large for the card before it is read.
+
+    Raises:
+        OutOfMemoryError: the message has the numbers.
+    """
+    free, total = torch.cuda.mem_get_info(device)
+    room = min(free, int(total * config.gpu_memory_utilization) - (total - free))
+    if weights_bytes + DESKTOP_MARGIN_BYTES > room:
+        raise OutOfMemoryError(
+            f"The model's weights need {_mib(weights_bytes)} MiB, but of the GPU's {_mib(total)} "
+            f"MiB only {_mib(max(room - DESKTOP_MARGIN_BYTES, 0))} MiB can be used now.",
+            action="Choose a smaller model, or close other programs that use the GPU.",
+            free_bytes=free,
+            total_bytes=total,
+            weights_bytes=weights_bytes,
+        )
+
+
 def device_num_blocks(
-    config: EngineConfig, block_bytes: int, weights_bytes: int, device: torch.device
+    config: EngineConfig,
+    block_bytes: int,
+    weights_bytes: int,
+    workspace_bytes: int,
+    device: torch.device,
 ) -> int:
-    """Blocks of a pool on a CUDA device: what is free now, less weights, workspace and the desktop.
+    """Blocks of a pool on a CUDA device: what is free now that the weights are there, less the
+    workspace of a step and the desktop's margin.
 
     What other programs hold is not free. ``gpu_memory_utilization`` caps the device's use in all.
 
     Raises:
-        OutOfMemoryError: the weights and a few blocks do not fit; the message has the numbers.
+        OutOfMemoryError: a few blocks do not fit; the message has the numbers.
     """
     free, total = torch.cuda.mem_get_info(device)
     used = total - free
-    room = min(free, int(total * config.gpu_memory_utilization) - used)
-    room -= weights_bytes + DEVICE_WORKSPACE_BYTES + DESKTOP_MARGIN_BYTES
+    kept = workspace_bytes + DESKTOP_MARGIN_BYTES
+    room = min(free, int(total * config.gpu_memory_utilization) - used) - kept
     if config.num_blocks is not None:
         wanted = config.num_blocks * block_bytes
     elif config.kv_cache_bytes is not None:
@@ -74,11 +95,13 @@ def device_num_blocks(
     else:
         wanted = room
     if wanted > room or wanted < _MIN_BLOCKS * block_bytes:
-        kept = DEVICE_WORKSPACE_BYTES + DESKTOP_MARGIN_BYTES
+        per_thousand = block_bytes * 1000 // config.block_size
         raise OutOfMemoryError(
-            f"The GPU has {_mib(free)} of {_mib(total)} MiB free. The weights need "
-            f"{_mib(weights_bytes)} MiB, {_mib(kept)} MiB are kept for work and the desktop, and "
-            f"{_mib(max(room, 0))} MiB are left for the cache.",
+            f"The GPU has {_mib(free)} of {_mib(total)} MiB free beside the weights "
+            f"({_mib(weights_bytes)} MiB). {_mib(kept)} MiB are kept for work and the desktop, and "
+            f"{_mib(max(room, 0))} MiB are left for the cache, where 1,000 tokens take "
+            f"{_mib(per_thousand)} MiB and {_mib(wanted)} MiB are wanted.",
+            action="Choose a smaller model or cache, or close other programs that use the GPU.",
             free_bytes=free,
             total_bytes=total,
             weights_bytes=weights_bytes,

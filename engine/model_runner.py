@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from engine.device_steps import DeviceSteps
 from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
+from engine.pool_sizing import allocate_shrinking
 from engine.request import PLACEHOLDER_TOKEN
 from engine.sampler import SampleRow, sample
 from engine.scheduler_output import SchedulerOutput, StepHandle, StepResult
@@ -33,6 +34,7 @@ class ModelRunner:
         block_size: tokens a block.
         max_model_len: tokens of the longest sequence.
         max_running_requests: requests that are expected at once; more are taken too.
+        num_blocks: size of the pool; the scheduler's measure even where there is none.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class ModelRunner:
         block_size: int,
         max_model_len: int,
         max_running_requests: int,
+        num_blocks: int = 0,
     ) -> None:
         self.decoder = decoder
+        self.num_blocks = num_blocks
         self.attention = attention
         self._max_blocks = max_blocks = -(-max_model_len // block_size)
         self._max_requests = max_running_requests
@@ -57,18 +61,17 @@ class ModelRunner:
             self._governor = ThreadGovernor(torch.get_num_threads(), torch.set_num_threads)
         self._device_steps = self._make_device_steps()
 
-    def make_attention(self, name: str, num_blocks: int) -> AttentionBackend:
+    def make_attention(self, name: str) -> AttentionBackend:
         """A backend that can take over, on the pool that is there if it has one.
 
         Args:
             name: as ``choose_backend`` returned it.
-            num_blocks: size of the pool, if there is none yet.
         """
         decoder = self.decoder
         return make_backend(
             name,
             decoder.config,
-            num_blocks,
+            self.num_blocks,
             self._block_size,
             decoder.dtype,
             decoder.device,
@@ -163,7 +166,7 @@ def build_runner(
     config: ModelConfig,
     weights: Iterable[tuple[str, Tensor]],
     *,
-    num_blocks: int,
+    num_blocks: int | Callable[[Decoder, str], int],
     block_size: int = 16,
     max_model_len: int | None = None,
     max_running_requests: int = 64,
@@ -176,7 +179,8 @@ def build_runner(
     Args:
         config: the model's shape.
         weights: ``(name, tensor)`` in Hugging Face's names.
-        num_blocks: size of the pool.
+        num_blocks: size of the pool, or what says it once the decoder is there, given that and the
+            backend's name. The pool is smaller where so much memory cannot be had.
         block_size: tokens a block.
         max_model_len: tokens of the longest sequence; the model's context length if None.
         max_running_requests: requests that are expected at once.
@@ -192,5 +196,8 @@ def build_runner(
     backend_name, _ = choose_backend(backend, chosen)
     length = max_model_len or config.context_length
     decoder = Decoder(config, weights, kind, chosen, length)
-    attention = make_backend(backend_name, config, num_blocks, block_size, kind, chosen)
-    return ModelRunner(decoder, attention, block_size, length, max_running_requests)
+    wanted = num_blocks if isinstance(num_blocks, int) else num_blocks(decoder, backend_name)
+    attention, had = allocate_shrinking(
+        wanted, lambda count: make_backend(backend_name, config, count, block_size, kind, chosen)
+    )
+    return ModelRunner(decoder, attention, block_size, length, max_running_requests, had)

@@ -22,6 +22,7 @@ AT_ONCE = frozenset(
     {
         "backend",
         "cache_salt",
+        "lag",
         "max_running_requests",
         "prefill_time_budget_ms",
         "prefix_caching",
@@ -56,6 +57,7 @@ class Reconfigurer:
         make_root: backend's name and salt to the root of the block hashes.
         prepare: makes a backend by the name of a setting; raises ``EngineError`` if it cannot run
             here or its memory is not to be had.
+        fill_in: settings and backend's name to settings without anything left open.
     """
 
     def __init__(
@@ -65,12 +67,14 @@ class Reconfigurer:
         info: ModelInfo,
         make_root: Callable[[str, str], bytes],
         prepare: Callable[[str], BackendChoice],
+        fill_in: Callable[[EngineConfig, str], EngineConfig],
     ) -> None:
         self.config = config
         self.info = info
         self._core = core
         self._make_root = make_root
         self._prepare = prepare
+        self._fill_in = fill_in
 
     def configure(self, config: EngineConfig, command_id: str = "") -> Configured:
         """Applies what can be applied at once.
@@ -85,7 +89,8 @@ class Reconfigurer:
         wanted = replace(self.config, **{name: getattr(config, name) for name in applied})
         if _VOIDS_THE_CACHE & set(applied):
             self._restart_cache(wanted, new_backend="backend" in applied)
-        self._core.configure(replace(wanted, prefix_caching=self._caches(wanted)))
+        settings = replace(wanted, prefix_caching=self._caches(wanted))
+        self._core.configure(self._fill_in(settings, self.info.backend))
         self.config = wanted
         return Configured(command_id, wanted, self.info, applied, later)
 

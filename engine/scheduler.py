@@ -25,6 +25,7 @@ from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.victims import choose_victim
 
 _UNMEASURED_CHUNK_TOKENS = 256
+_PREFILL_TIME_MS = 100.0
 
 
 class Scheduler:
@@ -79,6 +80,7 @@ class Scheduler:
     def configure(self, config: EngineConfig) -> None:
         """Other limits from the next step on. What runs beyond a lower limit goes on."""
         self._config = config
+        self._prefill_time_s = (config.prefill_time_budget_ms or _PREFILL_TIME_MS) / 1000.0
         self.guard.set_budget(config.token_budget)
         self.watermark_blocks = int(config.watermark * self.manager.pool.num_blocks)
 
@@ -216,11 +218,7 @@ class Scheduler:
         budget = self.guard.token_budget - num_decodes
         if num_decodes:
             rate = self._metrics.prefill_tokens_per_s
-            in_time = (
-                int(rate * self._config.prefill_time_budget_ms / 1000.0)
-                if rate
-                else _UNMEASURED_CHUNK_TOKENS
-            )
+            in_time = int(rate * self._prefill_time_s) if rate else _UNMEASURED_CHUNK_TOKENS
             budget = min(budget, max(in_time, self.manager.block_size))
         return max(budget, 0)
 

@@ -49,7 +49,7 @@ class StepLoop:
         self._ledger = ledger
         self._runner = runner
         self._metrics = metrics
-        self._lag = lag
+        self.lag = lag
         self._clock = clock
 
     @property
@@ -63,7 +63,7 @@ class StepLoop:
         """
         try:
             submitted = self._submit()
-            while self.flights and (len(self.flights) > self._lag or not submitted):
+            while self.flights and (len(self.flights) > self.lag or not submitted):
                 self._commit(self.flights.popleft())
         except Exception as error:
             self._begin_anew(error)

@@ -99,8 +99,9 @@ class EngineConfig:
 
     Units: ``block_size`` and ``token_budget`` in tokens; ``kv_cache_bytes`` in bytes (None: sized
     from free memory); ``watermark`` as a fraction of the pool kept free at admission;
-    ``prefill_time_budget_ms`` is the time that prefill chunks may add to a step while others
-    decode.
+    ``prefill_time_budget_ms`` is the time that prefill chunks may add to a step while others decode
+    (None: as the device deserves). ``lag``: steps that may be in flight while the next is prepared
+    (None: 1 where a device computes by itself).
 
     Raises:
         InvalidValueError: a field is out of its range; the error names it.
@@ -114,7 +115,7 @@ class EngineConfig:
     max_model_len: int | None = None
     gpu_memory_utilization: float = 0.9
     watermark: float = 0.01
-    prefill_time_budget_ms: float = 100.0
+    prefill_time_budget_ms: float | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -145,7 +146,7 @@ class EngineConfig:
         )
         _require(0.0 <= self.watermark < 1.0, "watermark", self.watermark, "0 to below 1")
         _require(
-            self.prefill_time_budget_ms > 0.0,
+            self.prefill_time_budget_ms is None or self.prefill_time_budget_ms > 0.0,
             "prefill_time_budget_ms",
             self.prefill_time_budget_ms,
             "above 0",
