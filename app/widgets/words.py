@@ -118,16 +118,25 @@ def divider_words(num_dropped: int) -> str:
 
 
 def drop_words(outlook: Outlook) -> str:
-    """What a message would drop, before it is sent."""
-    return tr_n(
-        "With this message the context is full: the model will no longer read the oldest message "
-        "({tokens} tokens). {recomputed} tokens are computed again. Nothing is deleted.",
-        "With this message the context is full: the model will no longer read the {n} oldest "
-        "messages ({tokens} tokens). {recomputed} tokens are computed again. Nothing is deleted.",
-        outlook.dropped_messages,
-        tokens=f"{outlook.dropped_tokens:,}",
-        recomputed=f"{outlook.recomputed_tokens:,}",
-    )
+    """What a message would drop and cost, before it is sent."""
+    parts = [
+        tr(
+            "The context is full: with this message the model stops reading {n} of the oldest "
+            "messages ({tokens} tokens).",
+            n=f"{outlook.dropped_messages:,}",
+            tokens=f"{outlook.dropped_tokens:,}",
+        )
+    ]
+    if outlook.recomputed_tokens:
+        parts.append(
+            tr_n(
+                "{n} token of those that remain is computed again.",
+                "{n} tokens of those that remain are computed again.",
+                outlook.recomputed_tokens,
+            )
+        )
+    parts.append(tr("Nothing is deleted."))
+    return " ".join(parts)
 
 
 def overflow_words(outlook: Outlook) -> str:

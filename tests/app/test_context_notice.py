@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.i18n import Language
+from app.session_state import Outlook
 from app.widgets.transcript.message import DIVIDER_HEIGHT
 from app.widgets.words import divider_words, drop_words, overflow_words
 from engine.api.commands import Submit
@@ -145,7 +148,7 @@ def test_what_does_not_fit_is_said_and_dropping_offered(stage: Stage, qtbot) -> 
     assert notice.drop_button.isVisible()
     notice.drop_button.click()
     assert stage.session.conversation(conversation_id).overflow is DROP
-    qtbot.waitUntil(lambda: "no longer read the" in notice.label.text())
+    qtbot.waitUntil(lambda: "stops reading" in notice.label.text())
     assert not notice.drop_button.isVisible()
     press_enter(stage)
     wait_sent(stage, qtbot, number + 1)
@@ -158,6 +161,16 @@ def test_a_message_too_long_by_itself_says_so(stage: Stage, qtbot) -> None:
     assert "alone have" in stage.page.context_notice.label.text()
     write(stage, "short")
     qtbot.waitUntil(lambda: not stage.page.context_notice.isVisible())
+
+
+def test_the_cost_is_in_the_words_if_there_is_any() -> None:
+    outlook = Outlook("text", dropped_messages=12, dropped_tokens=3456, recomputed_tokens=1234)
+    assert drop_words(outlook) == (
+        "The context is full: with this message the model stops reading 12 of the oldest messages "
+        "(3,456 tokens). 1,234 tokens of those that remain are computed again. Nothing is deleted."
+    )
+    free = replace(outlook, recomputed_tokens=0)
+    assert drop_words(free).endswith("(3,456 tokens). Nothing is deleted.")
 
 
 # --- afterwards -----------------------------------------------------------------------------------
@@ -221,7 +234,7 @@ def test_words_in_chinese(stage: Stage, qtbot) -> None:
     try:
         write(stage, TEN)
         qtbot.waitUntil(stage.page.context_notice.isVisible)
-        assert "模型将不再读取最早的" in stage.page.context_notice.label.text()
+        assert "模型将不再读取最早消息中的" in stage.page.context_notice.label.text()
         press_enter(stage)
         qtbot.waitUntil(lambda: bool(dividers(stage)))
         assert dividers(stage)[0][1].startswith("模型不再读取之前的")
