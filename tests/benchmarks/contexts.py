@@ -41,7 +41,7 @@ def hold(bench: Bench, prompts: list[list[int]], params: SamplingParams) -> list
                 request = core.requests.get(name)
                 if request is None or request.num_preemptions:
                     raise RuntimeError(f"{bench.pool_blocks} blocks do not hold the contexts")
-                if request.num_output_tokens and not request.paused:
+                if request.num_committed_tokens >= request.num_prompt_tokens and not request.paused:
                     # It waits for the others, so that all begin at their length.
                     core.pause(name)
         while core.step():

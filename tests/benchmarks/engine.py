@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     engine.add_argument("--num-blocks", type=int, help="blocks of the pool")
     engine.add_argument("--block-size", type=int, default=16, help="tokens a block")
     engine.add_argument("--token-budget", type=int, help="tokens of a step")
+    engine.add_argument("--prefill-ms", type=float, help="time of prompts in a step with decodes")
     engine.add_argument("--lag", type=int, choices=(0, 1), help="steps that commit lags behind")
     engine.add_argument("--temperature", type=float, default=0.6, help="0 is greedy")
     engine.add_argument("--models-dir", type=Path, help="folder of the starter model")

@@ -1,6 +1,6 @@
-"""Engines to measure: any model behind an EngineCore whose steps are watched, no tokenizer needed.
+"""Engines to measure: any model behind an EngineCore whose steps are watched.
 
-Nothing here imports the application, GGUF or the tokenizers, which are not on every machine.
+Nothing here imports the application or GGUF, which are not on every machine.
 """
 
 from __future__ import annotations
@@ -14,27 +14,24 @@ import torch
 from torch import Tensor
 
 from engine.api.events import ModelInfo, RequestEvent
-from engine.api.params import EngineConfig
+from engine.api.params import EngineConfig, SamplingParams
 from engine.block_hash import root_hash
 from engine.core import EngineCore
-from engine.devices import resolve_device, resolve_dtype
+from engine.detokenizer import Detokenizer
+from engine.devices import resolve_device, resolve_dtype, with_device_defaults
 from engine.limits import ModelLimits
 from engine.model_loader import LoadedEngine
 from engine.model_runner import ModelRunner, build_runner
 from engine.models.config import ModelConfig
+from engine.tokenizer import Tokenizer
 from tests.benchmarks.options import RANDOM, Options, model_path, models_dir
 from tests.benchmarks.random_models import num_parameters, random_weights, shape_of
-from tests.benchmarks.runners import NullRunner, WatchedRunner
-from tests.benchmarks.word_chat import (
-    FINGERPRINT,
-    NullStream,
-    WordEncoder,
-    WordStream,
-    WordTokenizer,
-)
+from tests.benchmarks.runners import NullRunner, NullStream, WatchedRunner
+from tests.benchmarks.word_chat import FINGERPRINT, word_encoder, word_tokenizer
 
 _DEVICE_SHARE = 0.92
 _DEVICE_WORKSPACE_BYTES = 4 << 30
+_WARM_UP_TOKENS = 64
 _HOST_POOL_BYTES = 2 << 30
 
 
@@ -45,6 +42,7 @@ class Bench:
     core: EngineCore
     watch: WatchedRunner
     runner: ModelRunner
+    tokenizer: Tokenizer
     config: ModelConfig
     device: torch.device
     dtype: torch.dtype
@@ -60,6 +58,8 @@ class Bench:
             "device": str(self.device),
             "dtype": str(self.dtype).removeprefix("torch."),
             "backend": self.runner.attention.name,
+            "lag": self.core.config.lag,
+            "token_budget": self.core.config.token_budget,
         }
 
     def fill_pool(self) -> None:
@@ -82,7 +82,7 @@ def open_bench(options: Options, model: str, **settings: object) -> Bench:
     device = resolve_device(options.device)
     config = EngineConfig.from_mapping(options.engine_settings(**settings))
     dtype = resolve_dtype(config.dtype, device)
-    shape, weights, num_weights = _model(options, model, device, dtype)
+    shape, weights, num_weights, tokenizer = _model(options, model, device, dtype)
     block_bytes = shape.kv_bytes_per_token(dtype.itemsize) * config.block_size
     room = _room_bytes(device, num_weights * dtype.itemsize) // block_bytes
     blocks = min(config.num_blocks or room, room)
@@ -99,12 +99,14 @@ def open_bench(options: Options, model: str, **settings: object) -> Bench:
         backend=config.backend,
     )
     watch = WatchedRunner(runner)
-    root = root_hash(shape.name, str(dtype), runner.attention.name)
+    backend = runner.attention.name
+    keeps_blocks = runner.attention.cache is not None
+    root = root_hash(shape.name, str(dtype), backend)
     limits = ModelLimits(length, frozenset(), root, FINGERPRINT)
-    config = replace(config, prefix_caching=runner.attention.cache is not None)
-    core = EngineCore(watch, limits, config, blocks, lambda stop: WordStream())
+    config = with_device_defaults(replace(config, prefix_caching=keeps_blocks), device, backend)
+    core = EngineCore(watch, limits, config, blocks, lambda stop: Detokenizer(tokenizer, stop))
     watch.pool = core.pool
-    return Bench(core, watch, runner, shape, device, dtype)
+    return Bench(core, watch, runner, tokenizer, shape, device, dtype)
 
 
 def close(bench: Bench) -> None:
@@ -123,8 +125,10 @@ def null_core(num_blocks: int, block_size: int = 16, **settings: object) -> Engi
 
 
 def loaded(bench: Bench) -> LoadedEngine:
-    """The engine as the loader would hand it to the engine thread: it chats in words."""
-    tokenizer = WordTokenizer(bench.config.vocab_size)
+    """The engine as the loader would hand it to the engine thread, warm; it chats in words."""
+    warm = SamplingParams(temperature=0.0, max_tokens=_WARM_UP_TOKENS, ignore_eos=True)
+    bench.core.generate([[0] * _WARM_UP_TOKENS], warm)
+    bench.core.pool.drop_cached("benchmark")
     block_bytes = bench.config.kv_bytes_per_token(bench.dtype.itemsize) * bench.core.pool.block_size
     info = ModelInfo(
         name=bench.config.name,
@@ -144,8 +148,15 @@ def loaded(bench: Bench) -> LoadedEngine:
         fingerprint=FINGERPRINT,
         has_chat_template=True,
     )
-    # The thread asks for nothing more of either than what these do.
-    return LoadedEngine(bench.core, tokenizer, WordEncoder(tokenizer), info, block_bytes, 0.0)  # type: ignore[arg-type]
+    return LoadedEngine(
+        core=bench.core,
+        tokenizer=bench.tokenizer,
+        encoder=word_encoder(bench.tokenizer),
+        info=info,
+        block_bytes=block_bytes,
+        load_s=0.0,
+        background_encoder=word_encoder(bench.tokenizer),
+    )
 
 
 def run_steps(core: EngineCore) -> Iterator[RequestEvent]:
@@ -156,15 +167,16 @@ def run_steps(core: EngineCore) -> Iterator[RequestEvent]:
 
 def _model(
     options: Options, model: str, device: torch.device, dtype: torch.dtype
-) -> tuple[ModelConfig, Iterable[tuple[str, Tensor]], int]:
+) -> tuple[ModelConfig, Iterable[tuple[str, Tensor]], int, Tokenizer]:
     if model.startswith(RANDOM):
         shape = shape_of(model.removeprefix(RANDOM))
-        return shape, random_weights(shape, device, dtype), num_parameters(shape)
+        weights = random_weights(shape, device, dtype)
+        return shape, weights, num_parameters(shape), word_tokenizer(shape.vocab_size)
     from engine.loading.model_folder import open_model
 
     path = Path(model) if model else model_path(options)
     files = open_model(path, models_dir(options))
-    return files.config, files.weights(), files.num_parameters
+    return files.config, files.weights(), files.num_parameters, files.tokenizer()
 
 
 def _room_bytes(device: torch.device, weights_bytes: int) -> int:

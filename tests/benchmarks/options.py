@@ -28,6 +28,7 @@ class Options:
     num_blocks: int | None = None
     block_size: int = 16
     token_budget: int | None = None
+    prefill_ms: float | None = None
     lag: int | None = None
     temperature: float = 0.6
     tabs: tuple[int, ...] = ()
@@ -52,6 +53,7 @@ class Options:
             "block_size": self.block_size,
             "num_blocks": self.num_blocks,
             "token_budget": self.token_budget,
+            "prefill_time_budget_ms": self.prefill_ms,
             "lag": self.lag,
         }
         return defaults | {name: value for name, value in chosen.items() if value is not None}

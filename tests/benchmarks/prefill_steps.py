@@ -57,23 +57,21 @@ def _cell(bench: Bench, options: Options, length: int, percent: int, repeats: in
     if prefix:
         # One token more than the blocks that are to be found, since the last one is computed.
         contexts.remember(bench, [*prefix, 0])
-    params = SamplingParams(temperature=options.temperature, max_tokens=1, seed=0)
+    params = SamplingParams(temperature=options.temperature, ignore_eos=True, seed=0)
     times, steps = [], []
     for _ in range(repeats + 1):
         prompt = prefix + draw.tokens(length - len(prefix))
         before = core.num_steps
         start = time.perf_counter()
-        core.add_request("prompt", prompt, params)
-        finished = None
-        while finished is None:
-            events = core.step()
-            finished = next((e for e in events if isinstance(e, RequestFinished)), None)
+        request = core.add_request("prompt", prompt, params)
+        while not any(isinstance(event, TokensGenerated) for event in core.step()):
+            pass
         times.append(time.perf_counter() - start)
         steps.append(core.num_steps - before)
-        if finished.usage.cached_tokens != len(prefix) or finished.usage.output_tokens != 1:
-            raise RuntimeError(f"expected {len(prefix)} cached tokens: {finished}")
-        while core.has_work:
-            core.step()
+        if request.num_cached_tokens != len(prefix):
+            found = request.num_cached_tokens
+            raise RuntimeError(f"{found} tokens came from the cache, expected {len(prefix)}")
+        contexts.drop(bench, ["prompt"])
     core.pool.drop_cached("benchmark")
     computed, median_s = length - len(prefix), statistics.median(times[1:])
     return {

@@ -15,7 +15,7 @@ from engine.limits import ModelLimits
 from tests.benchmarks import scheduling_cost
 from tests.benchmarks.engines import null_core, run_steps
 from tests.benchmarks.report import Row, emit
-from tests.benchmarks.word_chat import WordStream
+from tests.benchmarks.runners import NullStream
 from tests.helpers.hash_runner import VOCAB, HashRunner
 
 SYSTEM_TOKENS = 1024
@@ -144,7 +144,7 @@ def _count(num_requests: int, system_tokens: int, prefix_caching: bool) -> _Coun
     runner = HashRunner(num_blocks, 16)
     config = EngineConfig(prefix_caching=prefix_caching, max_running_requests=num_requests)
     limits = ModelLimits(1 << 30, frozenset(), root_hash("count"))
-    core = EngineCore(runner, limits, config, num_blocks, lambda stop: WordStream())
+    core = EngineCore(runner, limits, config, num_blocks, lambda stop: NullStream())
     params = SamplingParams(temperature=0.0, max_tokens=_NEW_TOKENS)
     for index, prompt in enumerate(prompts):
         core.add_request(str(index), prompt, params)

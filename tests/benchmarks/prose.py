@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-_VOCABULARY = """
+VOCABULARY = """
 the a this that every some people water light day night year house street city river sea
 mountain road paper letter book story question answer reason example number part side work hand
 head eye voice door window table garden tree flower bird animal summer winter morning evening
@@ -15,7 +15,7 @@ opens closes begins ends carries follows near under over between before after wi
 because while often never always again old new small large long short warm cold dark bright slow
 quick early late quiet simple strange common different
 """
-_WORDS = tuple(_VOCABULARY.split())
+_WORDS = tuple(VOCABULARY.split())
 _TOLERANCE = 0.01
 _ROUNDS = 8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -107,3 +108,26 @@ class _Timed:
 
 def _event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoText:
+    text: str = ""
+    stopped: bool = False
+    stop: str = ""
+
+
+_NO_TEXT = _NoText()
+
+
+class NullStream:
+    """No text at all, for measuring what is not about text."""
+
+    def feed(self, token_ids: Sequence[int]) -> _NoText:
+        return _NO_TEXT
+
+    def flush(self) -> str:
+        return ""
+
+    def kept_tokens(self) -> tuple[int, int]:
+        return 0, 0

@@ -21,21 +21,20 @@ PASTE_GAP_FLOOR_MS = 150.0
 Span = tuple[float, float]
 
 
-def figures(answers: Sequence[Answer], block_size: int, system_tokens: int) -> Row:
+def figures(answers: Sequence[Answer], block_size: int) -> Row:
     """All figures of one run.
 
     TTFT runs from the moment of sending to the first visible text; the paste's own is kept apart.
     ITL is each gap between two tokens of an answer. *Idle* gaps are those before the paste in which
     no conversation waited for its first token. ``cached_ratio`` is over all prompts,
-    ``first_cached_ratio`` over what first turns share of the system prompt, ``later_cached_ratio``
-    over the full blocks of the history of later turns.
+    ``first_cached_ratio`` over the full blocks that first turns have in common with earlier ones,
+    ``later_cached_ratio`` over the full blocks of the history of later turns.
     """
     ordinary = [answer for answer in answers if not answer.is_paste]
     ttfts = [_ms(answer.first_text_s - answer.sent_s) for answer in ordinary]
     gaps = [_ms(end - start) for answer in answers for start, end in _gaps(answer)]
-    first = sorted((a for a in answers if a.turn == 0), key=lambda answer: answer.sent_s)[1:]
+    first = sorted((a for a in answers if a.turn == 0), key=lambda answer: answer.sent_s)
     later = [answer for answer in answers if answer.turn > 0]
-    system = system_tokens // block_size * block_size
     return {
         "ttft_p50_ms": statistics.median(ttfts),
         "ttft_p95_ms": percentile(ttfts, 0.95),
@@ -44,7 +43,7 @@ def figures(answers: Sequence[Answer], block_size: int, system_tokens: int) -> R
         "itl_p95_ms": percentile(gaps, 0.95),
         **_paste(answers),
         "cached_ratio": _ratio(answers, sum(a.usage.prompt_tokens for a in answers)),
-        "first_cached_ratio": _ratio(first, system * len(first)),
+        "first_cached_ratio": _ratio(first, _shared_by_first(first, block_size)),
         "later_cached_ratio": _ratio(later, sum(answer.shareable_tokens for answer in later)),
         "recomputed_tokens": sum(answer.usage.recomputed_tokens for answer in answers),
         "output_tokens": sum(answer.usage.output_tokens for answer in answers),
@@ -81,6 +80,23 @@ def _paste(answers: Sequence[Answer]) -> Row:
         bound = max(PASTE_GAP_FACTOR * row["idle_itl_ms"], PASTE_GAP_FLOOR_MS)
         row |= {"paste_gap_bound_ms": bound, "paste_gap_ok": row["paste_gap_p99_ms"] <= bound}
     return row
+
+
+def _shared_by_first(first: Sequence[Answer], block_size: int) -> int:
+    """Tokens that first turns could take from prompts sent before theirs."""
+    shared = 0
+    for index, answer in enumerate(first):
+        ids = answer.prompt_ids
+        common = max((_common(ids, other.prompt_ids) for other in first[:index]), default=0)
+        # The last token of a prompt is always computed.
+        shared += min(common, len(ids) - 1) // block_size * block_size
+    return shared
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    pairs = zip(one, other, strict=False)
+    different = (place for place, (a, b) in enumerate(pairs) if a != b)
+    return next(different, min(len(one), len(other)))
 
 
 def _gaps(answer: Answer) -> list[Span]:

@@ -58,7 +58,7 @@ class Answer:
     sent_s: float
     first_text_s: float = 0.0
     token_s: list[float] = field(default_factory=list)
-    prompt_tokens: int = 0
+    prompt_ids: tuple[int, ...] = ()
     shareable_tokens: int = 0
     usage: RequestUsage = field(default_factory=RequestUsage)
 
@@ -111,7 +111,7 @@ def _run(desk: Desk, scenario: Scenario) -> Row:
     tabs = _tabs(scenario, desk.count_tokens, draw)
     desk.peak_used_blocks = 0
     answers = _Play(desk, scenario, tabs, f"w2-{number}").play()
-    figures = tab_figures.figures(answers, desk.info.block_size, scenario.system)
+    figures = tab_figures.figures(answers, desk.info.block_size)
     return {
         "tabs": scenario.tabs,
         "system": scenario.system,
@@ -225,7 +225,8 @@ class _Play:
                 f"an answer of {wanted} tokens ended as {event.reason} after "
                 f"{event.usage.output_tokens}: {event.error}"
             )
-        answer.usage = event.usage
+        assert event.turn is not None
+        answer.usage, answer.prompt_ids = event.usage, event.turn.prompt_ids
         # The last token was sampled, never fed: it has no keys and values.
         size = self._desk.info.block_size
         answer.shareable_tokens = max(tab.history_tokens - 1, 0) // size * size

@@ -1,101 +1,45 @@
-"""A tokenizer and a chat format for models without any: a word is a token.
-
-What the model says is not text, so its tokens are spelt as numbers; the next turn gets the exact
-ids, as with a real tokenizer.
-"""
+"""A tokenizer and a chat format for models that have neither: each word of ``prose`` is a token."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
-from engine.api.params import ChatMessage
-from engine.chat_encoder import EncodedPrompt
+from engine.chat_encoder import ChatEncoder
+from engine.chat_template import ChatTemplate
+from engine.tokenizer import Tokenizer
+from tests.benchmarks.prose import VOCABULARY
 
 FINGERPRINT = "words"
-_ROLES = ("system", "user", "assistant")
-_END = len(_ROLES)
-_NUM_CONTROL = len(_ROLES) + 1
+_END = "<|im_end|>"
+_CONTROL = ("<|endoftext|>", "<|im_start|>", _END)
+_SPACE = "Ġ"
+"""How a byte-level vocabulary spells the space before a word."""
+
+_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
-class WordTokenizer:
-    """Ids of words by their checksum, above the ids of the chat format."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self._num_words = vocab_size - _NUM_CONTROL
-
-    def encode_text(self, text: str) -> list[int]:
-        return [_NUM_CONTROL + zlib.crc32(word.encode()) % self._num_words for word in text.split()]
-
-    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        return "".join(f" {token_id}" for token_id in ids)
-
-
-class WordEncoder:
-    """Role, words, end; answered turns by their ids. The last message is the user's."""
-
-    def __init__(self, tokenizer: WordTokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def encode(
-        self, messages: Sequence[ChatMessage], *, continue_answer: bool = False
-    ) -> EncodedPrompt:
-        if continue_answer:
-            raise NotImplementedError("no benchmark continues an answer")
-        ids: list[int] = []
-        turn_start = 0
-        for message in messages:
-            if message.turn is not None:
-                ids = [*ids[:turn_start], *message.turn.prompt_ids, *message.turn.output_ids]
-                turn_start = len(ids)
-                continue
-            if turn_start and turn_start == len(ids):
-                ids.append(_END)
-            ids.append(_ROLES.index(message.role))
-            ids += self._tokenizer.encode_text(message.content)
-            ids.append(_END)
-        ids.append(_ROLES.index("assistant"))
-        return EncodedPrompt(ids, turn_start, 0, len(ids))
+def word_tokenizer(vocab_size: int) -> Tokenizer:
+    """A byte-level tokenizer with as many tokens as the model: whatever it says is text."""
+    tokens = [*_CONTROL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    for word in VOCABULARY.split():
+        tokens += [_SPACE + word, word, word.capitalize(), _SPACE + word.capitalize()]
+    tokens = list(dict.fromkeys(tokens))
+    tokens += [f"{_SPACE}w{index}" for index in range(len(tokens), vocab_size)]
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    # Without merges a piece of text is a token only if it is one as a whole.
+    made = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(list(_CONTROL))
+    return Tokenizer(made.to_str(), [vocabulary[_END]], FINGERPRINT, vocab_size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    text: str
-    stopped: bool = False
-    stop: str = ""
-
-
-class WordStream:
-    """Each token is text at once; nothing ends an answer."""
-
-    def __init__(self) -> None:
-        self._num_tokens = self._num_chars = 0
-
-    def feed(self, token_ids: Sequence[int]) -> _Piece:
-        text = "".join(f" {token_id}" for token_id in token_ids)
-        self._num_tokens += len(token_ids)
-        self._num_chars += len(text)
-        return _Piece(text)
-
-    def flush(self) -> str:
-        return ""
-
-    def kept_tokens(self) -> tuple[int, int]:
-        return self._num_tokens, self._num_chars
-
-
-_NOTHING = _Piece("")
-
-
-class NullStream:
-    """No text at all, for measuring what is not about text."""
-
-    def feed(self, token_ids: Sequence[int]) -> _Piece:
-        return _NOTHING
-
-    def flush(self) -> str:
-        return ""
-
-    def kept_tokens(self) -> tuple[int, int]:
-        return 0, 0
+def word_encoder(tokenizer: Tokenizer) -> ChatEncoder:
+    """ChatML over it."""
+    return ChatEncoder(tokenizer, ChatTemplate(_TEMPLATE))
