@@ -193,6 +193,9 @@ def _paged_prefill_kernel(
         PRECISION,
     )  # fmt: skip
 
+    if WINDOW > 0:
+        # The window of a padded row may lie behind all keys; nothing of it is stored.
+        total = tl.where(total > 0.0, total, 1.0)
     result = acc / total[:, None]
     place = (row * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
     tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)

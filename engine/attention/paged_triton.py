@@ -8,12 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.api.errors import NotSupportedYetError
 from engine.attention.base import StepAttention
 from engine.attention.paged import PagedBackend
 from engine.batch import StepBatch
 from engine.kv_cache import KVCache
-from engine.models.config import ModelConfig
 from kernels.paged_decode import paged_decode
 from kernels.paged_prefill import paged_prefill
 from kernels.store_kv import store_kv
@@ -24,26 +22,25 @@ class PagedTritonBackend(PagedBackend):
 
     name = "paged_triton"
 
-    def __init__(self, cache: KVCache, config: ModelConfig) -> None:
-        super().__init__(cache, config)
-        if config.layer_windows:
-            raise NotSupportedYetError(
-                "The backend paged_triton has no sliding windows yet.",
-                action="Choose the backend paged_reference.",
-            )
-
     def begin_step(self, batch: StepBatch) -> StepAttention:
-        return _Step(self.cache, batch, self.scale)
+        return _Step(self.cache, batch, self.scale, self.windows)
 
 
 class _Step:
-    def __init__(self, cache: KVCache, batch: StepBatch, scale: float) -> None:
+    def __init__(
+        self,
+        cache: KVCache,
+        batch: StepBatch,
+        scale: float,
+        windows: tuple[int | None, ...],
+    ) -> None:
         self._cache = cache
         self._batch = batch
         self._scale = scale
+        self._windows = windows
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        batch, scale = self._batch, self._scale
+        batch, scale, window = self._batch, self._scale, self._windows[layer]
         k_cache, v_cache = self._cache.k[layer], self._cache.v[layer]
         heads = (-1, *k_cache.shape[2:])
         store_kv(key.view(heads), value.view(heads), k_cache, v_cache, batch.slot_mapping)
@@ -58,10 +55,12 @@ class _Step:
                     batch.decode_lengths,
                     scale,
                     max_context=batch.max_decode_length,
+                    window=window,
                 )
             )
         for span in batch.prefills:
             rows = query[span.first_row : span.first_row + span.num_tokens]
-            parts.append(paged_prefill(rows, k_cache, v_cache, span.block_table, span.start, scale))
+            table, start = span.block_table, span.start
+            parts.append(paged_prefill(rows, k_cache, v_cache, table, start, scale, window=window))
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
         return out.flatten(1)

@@ -175,3 +175,23 @@ def test_logits(judged: Judged) -> None:
     sequence = judged.prompts[-1] + judged.expected[-1]
     error = logit_error(driver_of(runner_of(judged.model)), judged.model.reference, sequence)
     assert error <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["mistral window", "qwen3 windows by layer", "gemma3"])
+def test_windows_through_the_triton_kernels(name: str) -> None:
+    """A few tokens only: Triton's interpreter is slow."""
+    pytest.importorskip("triton")
+    from engine.attention.paged_triton import PagedTritonBackend
+
+    case = CASES[name]
+    model = tiny_model(case.architecture, seed=3, **case.entries)
+    runner = runner_of(model)
+    assert runner.attention.cache is not None
+    runner.attention = PagedTritonBackend(runner.attention.cache, model.config)
+    draw = random.Random(5)
+    prompt = [draw.randrange(3, 320) for _ in range(40)]
+    driver = driver_of(runner)
+    request = driver.request("r", prompt)
+    driver.prefill(request, 13)
+    driver.decode([request], 6)
+    assert driver.output(request) == reference_greedy(model.reference, prompt, 7)
