@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.device_batch import DRAW_WORDS, DeviceBatch, HostStep, Ints
+from engine.device_batch import DeviceBatch, DrawKind, HostStep, Ints
+from engine.device_drawer import DRAW_WORDS, NOTHING_DRAWN, DeviceDrawer
 from engine.staging import Uploads
 from kernels.launch import next_power_of_2
+from kernels.reference.sample import Sampled
 
 MAX_GRAPH_ROWS = 256
 _ROW_WORDS = 5 + DRAW_WORDS
@@ -39,7 +41,7 @@ class DecodeInputs:
 @dataclass(frozen=True, slots=True)
 class _Graph:
     graph: torch.cuda.CUDAGraph
-    tokens: Tensor
+    drawn: Sampled
 
 
 class DecodeGraphs:
@@ -48,14 +50,16 @@ class DecodeGraphs:
     Args:
         compute: a decode step, from its inputs to the tokens drawn; what is captured.
         batch: whose rows the inputs name.
+        drawer: whose counts the steps read.
         uploads: takes inputs to the device.
         device: where the model lies.
     """
 
     def __init__(
         self,
-        compute: Callable[[DecodeInputs], Tensor],
+        compute: Callable[[DecodeInputs, DrawKind], Sampled],
         batch: DeviceBatch,
+        drawer: DeviceDrawer,
         uploads: Uploads,
         device: torch.device,
     ) -> None:
@@ -63,50 +67,51 @@ class DecodeGraphs:
         self._batch = batch
         self._uploads = uploads
         self._device = device
-        self._graphs: dict[int, _Graph] = {}
+        self._drawer = drawer
+        self._graphs: dict[tuple[int, DrawKind], _Graph] = {}
         self._memory = torch.cuda.graph_pool_handle()
-        self._generation = batch.generation
+        self._generation = (batch.generation, drawer.generation)
         self._inputs = torch.zeros(MAX_GRAPH_ROWS * _ROW_WORDS, dtype=torch.int64, device=device)
 
     def takes(self, step: HostStep) -> bool:
         """Whether the step is one that graphs are for: decodes only, and not too many."""
         return not step.spans and 0 < step.num_decodes <= MAX_GRAPH_ROWS
 
-    def run(self, step: HostStep) -> Tensor:
-        """Tokens of a step of decodes, ``[decodes]``; valid until the next call."""
-        if self._generation != self._batch.generation:
-            # Tables and newest tokens lie elsewhere now.
+    def run(self, step: HostStep) -> Sampled:
+        """What a step of decodes draws, at least ``[decodes]``; valid until the next call."""
+        generation = (self._batch.generation, self._drawer.generation)
+        if self._generation != generation:
+            # Tables, newest tokens or counts lie elsewhere now.
             self._graphs.clear()
-            self._generation = self._batch.generation
+            self._generation = generation
         rows = graph_rows(step.num_decodes)
         self._uploads.send(padded(step, rows, self._batch.padding_row), self._inputs)
-        graph = self._graphs.get(rows)
+        graph = self._graphs.get((rows, step.kind))
         if graph is None:
-            graph = self._graphs[rows] = self._capture(rows)
+            graph = self._graphs[rows, step.kind] = self._capture(rows, step.kind)
         graph.graph.replay()
-        return graph.tokens[: step.num_decodes]
+        return graph.drawn
 
-    def capture(self, rows: int) -> None:
+    def capture(self, rows: int, kind: DrawKind) -> None:
         """Captures the graph for ``rows`` ahead of time, with inputs that are all padding."""
         rows = graph_rows(rows)
-        if rows not in self._graphs:
-            empty = padded(_NOTHING, rows, self._batch.padding_row)
-            self._uploads.send(empty, self._inputs)
-            self._graphs[rows] = self._capture(rows)
+        if (rows, kind) not in self._graphs:
+            self._uploads.send(padded(_NOTHING, rows, self._batch.padding_row), self._inputs)
+            self._graphs[rows, kind] = self._capture(rows, kind)
 
-    def _capture(self, rows: int) -> _Graph:
+    def _capture(self, rows: int, kind: DrawKind) -> _Graph:
         inputs = self._views(rows)
-        # Kernels are compiled and libraries set up here, which cannot be done while capturing. The
-        # step may be run more than once: it writes the same keys and values to the same slots.
-        # What it draws goes nowhere but into the rows' newest tokens, which are put back.
-        newest = self._batch.newest.clone()
-        self._compute(inputs)
+        # Kernels are compiled and libraries set up here, which cannot be done while capturing. It
+        # computes nothing, as the step itself must run once only: what it draws is counted.
+        kept = self._inputs.clone()
+        self._uploads.send(padded(_NOTHING, rows, self._batch.padding_row), self._inputs)
+        self._compute(inputs, kind)
         torch.cuda.synchronize(self._device)
-        self._batch.newest.copy_(newest)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._memory):
-            tokens = self._compute(inputs)
-        return _Graph(graph, tokens)
+            drawn = self._compute(inputs, kind)
+        self._inputs.copy_(kept)
+        return _Graph(graph, drawn)
 
     def _views(self, rows: int) -> DecodeInputs:
         used = self._inputs[: rows * _ROW_WORDS]
@@ -137,7 +142,7 @@ def padded(step: HostStep, rows: int, padding_row: int) -> list[Ints]:
     def fill(values: Ints, filler: int) -> Ints:
         return np.concatenate((values, np.full(missing, filler, np.int64)))
 
-    draws = np.concatenate((step.draws, np.zeros((missing, DRAW_WORDS), np.int64)))
+    draws = np.concatenate((step.draws, np.tile(NOTHING_DRAWN, (missing, 1))))
     return [
         fill(step.ids, 0),
         fill(step.positions, 0),
@@ -158,6 +163,7 @@ _NOTHING = HostStep(
     sample_rows=_NONE,
     sampled_rows=_NONE,
     draws=np.empty((0, DRAW_WORDS), np.int64),
+    kind=DrawKind(),
     changed=_NONE,
     changes=_NONE,
     spans=(),

@@ -14,17 +14,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from engine.device_drawer import DRAW_WORDS, PLACE, DeviceDrawer, has_filter, has_penalty
 from engine.request import PLACEHOLDER_TOKEN, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.table_rows import TableRows
 
 Ints = NDArray[np.int64]
 
-DRAW_WORDS = 9
-"""Words that say how a row is drawn: temperature, top-k, top-p, min-p, repetition, presence and
-frequency penalty, seed, place in the answer. Fractions as the bits of a float32."""
 
-_PLACE = 8
+@dataclass(frozen=True, slots=True)
+class DrawKind:
+    """What drawing a step's tokens takes. ``filtered``: some row has top-k, top-p or min-p.
+    ``counted``: some row has penalties. ``logprobs``: some row wants them.
+    """
+
+    filtered: bool = False
+    counted: bool = False
+    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class HostStep:
     sample_rows: Ints
     sampled_rows: Ints
     draws: Ints
+    kind: DrawKind
     changed: Ints
     changes: Ints
     spans: tuple[HostSpan, ...]
@@ -82,17 +89,25 @@ class DeviceBatch:
         max_blocks: blocks of the longest sequence.
         max_requests: rows to begin with.
         device: where the model lies.
+        drawer: knows what each request's tokens are drawn with.
     """
 
     def __init__(
-        self, block_size: int, max_blocks: int, max_requests: int, device: torch.device
+        self,
+        block_size: int,
+        max_blocks: int,
+        max_requests: int,
+        device: torch.device,
+        drawer: DeviceDrawer,
     ) -> None:
         self._block_size = block_size
+        self._drawer = drawer
         self._device = device
         self._rows = TableRows(max_blocks, max_requests)
         rows = len(self._rows.tables)
         self._owners: list[Request | None] = [None] * rows
         self._draws: Ints = np.zeros((rows, DRAW_WORDS), np.int64)
+        self._kinds: NDArray[np.bool_] = np.zeros((rows, 3), np.bool_)
         self.newest = torch.zeros(1, dtype=torch.int64, device=device)
         self.generation = -1
         self._grow()
@@ -104,7 +119,10 @@ class DeviceBatch:
 
     def forget(self, request_id: str) -> None:
         """Frees the request's row; unknown ids are ignored."""
-        self._rows.forget(request_id)
+        row = self._rows.forget(request_id)
+        if row is not None:
+            self._owners[row] = None
+        self._drawer.forget(request_id)
 
     def lay(self, output: SchedulerOutput) -> HostStep:
         """Lays out a step."""
@@ -149,7 +167,8 @@ class DeviceBatch:
         )
         ends = [chunk.start + chunk.num_tokens for chunk in sampling]
         draws = self._draws[sampled_rows]
-        draws[:, _PLACE] += np.array(ends, np.int64)
+        draws[:, PLACE] += np.array(ends, np.int64)
+        kinds: NDArray[np.bool_] = np.logical_or.reduce(self._kinds[sampled_rows], axis=0)
         changed, changes = self._take_changes()
         return HostStep(
             ids=ids,
@@ -160,6 +179,7 @@ class DeviceBatch:
             sample_rows=np.array(sample_rows, np.int64),
             sampled_rows=sampled_rows,
             draws=draws,
+            kind=DrawKind(bool(kinds[0]), bool(kinds[1]), bool(kinds[2])),
             changed=changed,
             changes=changes,
             spans=tuple(spans),
@@ -173,9 +193,16 @@ class DeviceBatch:
             missing = len(self._rows.tables) - len(self._owners)
             self._owners.extend([None] * missing)
             self._draws = np.concatenate((self._draws, np.zeros((missing, DRAW_WORDS), np.int64)))
+            self._kinds = np.concatenate((self._kinds, np.zeros((missing, 3), np.bool_)))
         if self._owners[row] is not request:
             self._owners[row] = request
-            self._draws[row] = draw_words(request)
+            self._draws[row] = self._drawer.words(request)
+            params = request.params
+            self._kinds[row] = (
+                has_filter(params),
+                has_penalty(params),
+                params.logprobs is not None,
+            )
         return row
 
     def _take_changes(self) -> tuple[Ints, Ints]:
@@ -198,29 +225,6 @@ class DeviceBatch:
         self.tables[:rows] = torch.from_numpy(host)
         self._rows.changes.clear()
         self.generation += 1
-
-
-def draw_words(request: Request) -> Ints:
-    """What a request's tokens are drawn with, as words; see ``DRAW_WORDS``.
-
-    The place is that of position 0, so that adding a token's position gives its place.
-    """
-    params = request.params
-    fractions = np.array(
-        [
-            params.temperature,
-            params.top_p,
-            params.min_p,
-            params.repetition_penalty,
-            params.presence_penalty,
-            params.frequency_penalty,
-        ],
-        np.float32,
-    )
-    temperature, top_p, min_p, *penalties = fractions.view(np.int32).tolist()
-    seed = request.seed - 2**64 if request.seed >= 2**63 else request.seed
-    place = -request.num_prompt_tokens
-    return np.array([temperature, params.top_k, top_p, min_p, *penalties, seed, place], np.int64)
 
 
 def _id_at(chunk: ScheduledChunk, row: int) -> int:

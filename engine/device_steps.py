@@ -5,33 +5,21 @@ step's input there; the host hears of it one step later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.batch import PrefillSpan, StepBatch
 from engine.decode_graphs import DecodeGraphs, DecodeInputs
-from engine.device_batch import DeviceBatch, HostStep
+from engine.device_batch import DeviceBatch, DrawKind, HostStep
+from engine.device_drawer import DeviceDrawer
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
 from engine.staging import Download, Uploads
+from kernels.reference.sample import Sampled
 
 NOT_FINITE = -1
 """Drawn in place of a token where the logits' largest is not finite."""
-
-
-class Drawer(Protocol):
-    """Draws tokens on the device without waiting for it."""
-
-    def __call__(self, logits: Tensor, draws: Tensor, rows: Tensor) -> Tensor:
-        """One token a row, ``[rows]`` int64; ``NOT_FINITE`` where there is none to be had.
-
-        Args:
-            logits: ``[rows, vocab_size]``.
-            draws: ``[rows, DRAW_WORDS]`` int64; see ``device_batch.DRAW_WORDS``.
-            rows: ``[rows]`` int64, the requests' table rows.
-        """
 
 
 class DeviceSteps:
@@ -50,7 +38,7 @@ class DeviceSteps:
     def __init__(
         self,
         compute_logits: Callable[[StepBatch], Tensor],
-        drawer: Drawer,
+        drawer: DeviceDrawer,
         block_size: int,
         max_blocks: int,
         max_requests: int,
@@ -60,11 +48,11 @@ class DeviceSteps:
         self._drawer = drawer
         self._block_size = block_size
         self._device = device
-        self._batch = DeviceBatch(block_size, max_blocks, max_requests, device)
+        self._batch = DeviceBatch(block_size, max_blocks, max_requests, device, drawer)
         self._uploads = Uploads(self._device)
         self.graphs: DecodeGraphs | None = None
         if self._device.type == "cuda":
-            self.graphs = DecodeGraphs(self._decode, self._batch, self._uploads, self._device)
+            self.graphs = DecodeGraphs(self._decode, self._batch, drawer, self._uploads, device)
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
         """Starts a step whose block copies have been made.
@@ -75,10 +63,14 @@ class DeviceSteps:
         step = self._batch.lay(output)
         self._send_tables(step)
         if self.graphs is not None and self.graphs.takes(step):
-            tokens = self.graphs.run(step)
+            drawn: Sampled | None = self.graphs.run(step)
         else:
-            tokens = self._mixed(step)
-        return _Handle(step.sampled, Download(tokens) if step.sampled else None)
+            drawn = self._mixed(step)
+        count = len(step.sampled)
+        if drawn is None:
+            return _Handle((), None, None)
+        logprobs = Download(drawn.logprobs[:count]) if step.kind.logprobs else None
+        return _Handle(step.sampled, Download(drawn.tokens[:count]), logprobs)
 
     def forget(self, request_id: str) -> None:
         """Drops what is kept for a request that left the batch."""
@@ -89,7 +81,7 @@ class DeviceSteps:
             places, values = self._uploads.send([step.changed, step.changes])
             self._batch.tables.view(-1).index_copy_(0, places, values)
 
-    def _mixed(self, step: HostStep) -> Tensor:
+    def _mixed(self, step: HostStep) -> Sampled | None:
         """A step with prompts in it, or with more decodes than a graph has rows."""
         num_decodes, num_sampled = step.num_decodes, len(step.sampled)
         sent = self._uploads.send(
@@ -132,10 +124,10 @@ class DeviceSteps:
         )
         logits = self._compute_logits(batch)
         if not num_sampled:
-            return ids[:0]
-        return self._draw(logits, draws.view(num_sampled, -1), sampled_rows)
+            return None
+        return self._draw(logits, draws.view(num_sampled, -1), sampled_rows, step.kind)
 
-    def _decode(self, inputs: DecodeInputs) -> Tensor:
+    def _decode(self, inputs: DecodeInputs, kind: DrawKind) -> Sampled:
         """A step of decodes; everything that it reads has a fixed place, so it can be captured."""
         rows = len(inputs.ids)
         width = self._batch.tables.shape[1]
@@ -152,7 +144,7 @@ class DeviceSteps:
             sampled=(),
             sample_ends=(),
         )
-        return self._draw(self._compute_logits(batch), inputs.draws, inputs.rows)
+        return self._draw(self._compute_logits(batch), inputs.draws, inputs.rows, kind)
 
     def _known(self, ids: Tensor) -> Tensor:
         """Ids with every newest token in its place."""
@@ -163,34 +155,48 @@ class DeviceSteps:
         blocks = max(1, -(-longest // self._block_size))
         return self._batch.tables[:, :blocks].index_select(0, rows)
 
-    def _draw(self, logits: Tensor, draws: Tensor, rows: Tensor) -> Tensor:
-        tokens = self._drawer(logits, draws, rows)
+    def _draw(self, logits: Tensor, draws: Tensor, rows: Tensor, kind: DrawKind) -> Sampled:
+        drawn = self._drawer(
+            logits,
+            draws,
+            filtered=kind.filtered,
+            counted=kind.counted,
+            logprobs=kind.logprobs,
+        )
         # A request without a token is ended when the host hears of it; until then any id will do.
-        self._batch.newest.index_copy_(0, rows, tokens.clamp(min=0))
-        return tokens
+        self._batch.newest.index_copy_(0, rows, drawn.tokens.clamp(min=0))
+        return drawn
 
 
 class _Handle:
     """A step in flight."""
 
-    def __init__(self, requests: tuple[Request, ...], download: Download | None) -> None:
+    def __init__(
+        self,
+        requests: tuple[Request, ...],
+        tokens: Download | None,
+        logprobs: Download | None,
+    ) -> None:
         self._requests = requests
-        self._download = download
+        self._tokens = tokens
+        self._logprobs = logprobs
 
     def result(self) -> StepResult:
-        if self._download is None:
+        if self._tokens is None:
             return StepResult()
-        tokens = self._download.wait()
+        tokens = self._tokens.wait()
+        logprobs = self._logprobs.wait() if self._logprobs is not None else [0.0] * len(tokens)
         return StepResult(
             [
-                _sampled(request, token)
-                for request, token in zip(self._requests, tokens, strict=True)
+                _sampled(request, int(token), logprob)
+                for request, token, logprob in zip(self._requests, tokens, logprobs, strict=True)
             ]
         )
 
 
-def _sampled(request: Request, token: int) -> SampledTokens:
+def _sampled(request: Request, token: int, logprob: float) -> SampledTokens:
     if token == NOT_FINITE:
         reason = "The model's logits are not finite."
         return SampledTokens(request.request_id, (), error=reason)
-    return SampledTokens(request.request_id, (token,))
+    wanted = request.params.logprobs is not None
+    return SampledTokens(request.request_id, (token,), (logprob,) if wanted else ())

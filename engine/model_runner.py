@@ -89,10 +89,11 @@ class ModelRunner:
             return None
         # Triton is only there where it can be used.
         from engine.device_drawer import DeviceDrawer
+        from kernels.sample import sample as sample_kernel
 
         return DeviceSteps(
             lambda batch: self.compute_logits(batch),
-            DeviceDrawer(self.decoder.config.vocab_size, self.decoder.device),
+            DeviceDrawer(sample_kernel, self.decoder.config.vocab_size, self.decoder.device),
             self._block_size,
             self._max_blocks,
             self._max_requests,

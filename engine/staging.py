@@ -61,28 +61,28 @@ class Uploads:
 
 
 class Download:
-    """One step's tokens on their way to the host.
+    """Some numbers of a step on their way to the host.
 
     Args:
-        tokens: int64 on the device; read on the stream that is current now.
+        numbers: on the device; read on the stream that is current now.
     """
 
-    def __init__(self, tokens: Tensor) -> None:
+    def __init__(self, numbers: Tensor) -> None:
         self._event: torch.cuda.Event | None = None
-        self._host = tokens
-        if tokens.is_cuda:
+        self._host = numbers
+        if numbers.is_cuda:
             # From the caching allocator of pinned memory: handed out again when the copy is done.
-            self._host = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
-            self._host.copy_(tokens, non_blocking=True)
+            self._host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+            self._host.copy_(numbers, non_blocking=True)
             # A blocking wait sleeps, so that the window's thread has the processor.
             self._event = _event(blocking=True)
             self._event.record()
 
-    def wait(self) -> list[int]:
-        """The tokens, once the device has come so far."""
+    def wait(self) -> list[float]:
+        """The numbers, once the device has come so far."""
         if self._event is not None:
             self._event.synchronize()
-        numbers: list[int] = self._host.tolist()
+        numbers: list[float] = self._host.tolist()
         return numbers
 
 

@@ -44,12 +44,13 @@ class TableRows:
             self._write(row, known, table)
         return row
 
-    def forget(self, request_id: str) -> None:
-        """Frees the request's row; unknown ids are ignored."""
+    def forget(self, request_id: str) -> int | None:
+        """Frees the request's row and returns it; None for unknown ids."""
         row = self._row_of.pop(request_id, None)
         if row is not None:
             self._known[row] = []
             self._free_rows.append(row)
+        return row
 
     def _write(self, row: int, known: list[int], table: list[int]) -> None:
         # Usually a block was appended; copy-on-write and preemption replace earlier ones.

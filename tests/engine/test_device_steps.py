@@ -4,7 +4,6 @@ are those of steps that are waited for.
 
 from __future__ import annotations
 
-import math
 import random
 from itertools import pairwise
 
@@ -15,11 +14,13 @@ from torch import Tensor
 from engine.api.events import FinishReason
 from engine.api.params import SamplingParams
 from engine.decode_graphs import graph_rows, padded
-from engine.device_batch import DRAW_WORDS, DeviceBatch, draw_words
+from engine.device_batch import DeviceBatch
+from engine.device_drawer import DeviceDrawer
 from engine.device_steps import NOT_FINITE, DeviceSteps
 from engine.model_runner import ModelRunner
 from engine.request import Request
-from engine.scheduler_output import SchedulerOutput
+from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+from kernels.reference.sample import Sampled, sample, unpack
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
 
@@ -29,34 +30,33 @@ def tiny() -> TinyModel:
     return tiny_llama()
 
 
-class Greedy:
-    """Draws the best token; forgets a row's logits where it is told to."""
+class Spoiler:
+    """The reference of the drawing kernel; takes the first row's token away when told to."""
 
     def __init__(self) -> None:
         self.spoil_next = False
 
-    def __call__(self, logits: Tensor, draws: Tensor, rows: Tensor) -> Tensor:
-        assert draws.shape == (len(logits), DRAW_WORDS)
-        assert rows.shape == (len(logits),)
-        tokens = logits.argmax(-1)
+    def __call__(self, logits: Tensor, parameters: Tensor, counts=None, **kw) -> Sampled:
+        drawn = sample(logits, parameters, counts, **kw)
         if self.spoil_next:
             self.spoil_next = False
-            tokens[0] = NOT_FINITE
-        return tokens
+            drawn.tokens[0] = NOT_FINITE
+        return drawn
 
 
-def in_flight(engine: TorchEngine, max_requests: int = 2) -> Greedy:
+def in_flight(engine: TorchEngine, max_requests: int = 2) -> Spoiler:
     """Lets the engine's runner compute through ``DeviceSteps``."""
-    runner, drawer = engine.runner, Greedy()
+    runner, spoiler = engine.runner, Spoiler()
+    device = runner.decoder.device
     runner._device_steps = DeviceSteps(
         runner.compute_logits,
-        drawer,
+        DeviceDrawer(spoiler, runner.decoder.config.vocab_size, device),
         runner._block_size,
         4,
         max_requests,
-        runner.decoder.device,
+        device,
     )
-    return drawer
+    return spoiler
 
 
 def conversations(seed: int) -> list[tuple[list[int], int]]:
@@ -117,12 +117,12 @@ def test_forks_share_and_copy(tiny, lag):
 def test_logits_that_are_no_numbers_end_their_request_alone(tiny, lag):
     plain = torch_engine(tiny, "paged_reference")
     engine = torch_engine(tiny, "paged_reference", lag=lag)
-    drawer = in_flight(engine)
+    spoiler = in_flight(engine)
     for each in (plain, engine):
         each.add("a", [5, 6, 7], 12)
         each.add("b", [8, 9], 12)
         each.step(5)
-    drawer.spoil_next = True
+    spoiler.spoil_next = True
     plain.run()
     engine.run()
     finished = engine.finished("a")
@@ -132,54 +132,84 @@ def test_logits_that_are_no_numbers_end_their_request_alone(tiny, lag):
     assert engine.output("b") == plain.output("b")
 
 
-def test_draw_words_carry_every_parameter():
-    params = SamplingParams(
-        temperature=0.7,
-        top_k=40,
-        top_p=0.9,
-        min_p=0.05,
-        repetition_penalty=1.1,
-        presence_penalty=-0.5,
-        frequency_penalty=0.25,
-    )
-    request = Request("r", "r", [1] * 9, 5, params, 2**64 - 3, 0.0)
-    words = draw_words(request)
-    bits = torch.from_numpy(words).to(torch.int32).view(torch.float32).tolist()
-    fractions = [bits[0], *bits[2:7]]
-    wanted = [0.7, 0.9, 0.05, 1.1, -0.5, 0.25]
-    assert all(math.isclose(a, b, rel_tol=1e-7) for a, b in zip(fractions, wanted, strict=True))
-    assert words[1] == 40
-    assert words[7] == -3
-    # The token at position 9 is output number 4.
-    assert words[8] + 9 == 4
+PENALISED = SamplingParams(
+    temperature=0.8,
+    top_k=40,
+    top_p=0.9,
+    repetition_penalty=1.3,
+    presence_penalty=0.4,
+    frequency_penalty=0.2,
+    seed=2**64 - 3,
+    max_tokens=25,
+)
+MIXED = [
+    PENALISED,
+    SamplingParams(temperature=0.0, max_tokens=25),
+    SamplingParams(temperature=1.1, seed=5, max_tokens=25, logprobs=0),
+    SamplingParams(temperature=0.9, min_p=0.1, seed=6, max_tokens=25),
+    SamplingParams(temperature=0.0, repetition_penalty=1.5, max_tokens=25),
+]
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("num_blocks", [16, 64])
+def test_every_way_of_drawing_is_the_hosts(tiny, lag, num_blocks):
+    """Penalties count on the device; preemption, forks and cuts keep the count."""
+    plain = torch_engine(tiny, "paged_reference")
+    engine = torch_engine(tiny, "paged_reference", num_blocks=num_blocks, lag=lag)
+    in_flight(engine)
+    for each in (engine, plain):
+        for number, params in enumerate(MIXED):
+            prompt = list(range(5 + number, 40))
+            each.core.add_request(f"r{number}", prompt, params)
+    parent = engine.core.requests["r0"]
+    while parent.num_output_tokens < 7:
+        engine.step()
+    engine.core.fork("r0", "child", "child", seed=9)
+    forked_at = engine.core.requests["child"].num_tokens
+    engine.core.truncate("r0", 37)
+    engine.run()
+    while plain.core.requests["r0"].num_tokens < forked_at:
+        plain.step()
+    plain.core.fork("r0", "child", "child", seed=9)
+    plain.run()
+    names = [*(f"r{number}" for number in range(len(MIXED))), "child"]
+    for name in names:
+        assert engine.finished(name).turn == plain.finished(name).turn, name
+    found = [e.logprobs for e in engine.events if getattr(e, "logprobs", ())]
+    wanted = [e.logprobs for e in plain.events if getattr(e, "logprobs", ())]
+    assert len(found) == len(wanted) == 25
+    for a, b in zip(found, wanted, strict=True):
+        assert a == pytest.approx(b, abs=1e-4)
+    if num_blocks == 16:
+        assert engine.core.metrics.num_preemptions > 0
 
 
 def test_row_of_one_that_left_draws_with_the_newcomers_parameters():
-    batch = DeviceBatch(8, 4, 1, torch.device("cpu"))
+    batch = device_batch(1)
     for name, temperature in (("a", 0.5), ("b", 2.0)):
-        request = Request(name, name, [1, 2, 3], 3, SamplingParams(temperature=temperature), 7, 0.0)
-        request.block_table = [0]
-        step = batch.lay(SchedulerOutput(1, (), (chunk_of(request),)))
-        bits = torch.from_numpy(step.draws[0]).to(torch.int32).view(torch.float32)
-        assert float(bits[0]) == temperature
+        params = SamplingParams(temperature=temperature)
+        request = Request(name, name, [1, 2, 3], 2, params, 7, 0.0, block_table=[0])
+        step = batch.lay(SchedulerOutput(1, (), (ScheduledChunk(request, 0, 3, samples=True),)))
+        (row,) = unpack(torch.from_numpy(step.draws))
+        assert (row.temperature, row.seed) == (temperature, 7)
+        # The token at position 3 is output number 1.
+        assert row.output_index == 1
         batch.forget(name)
 
 
-def chunk_of(request: Request):
-    from engine.scheduler_output import ScheduledChunk
-
-    return ScheduledChunk(request, 0, request.num_tokens, samples=True)
+def device_batch(max_requests: int) -> DeviceBatch:
+    device = torch.device("cpu")
+    return DeviceBatch(8, 4, max_requests, device, DeviceDrawer(sample, 320, device))
 
 
 def test_padding_writes_and_attends_to_nothing():
-    batch = DeviceBatch(8, 4, 4, torch.device("cpu"))
+    batch = device_batch(4)
     requests = []
     for number in range(3):
         request = Request(f"r{number}", "", [1, 2, 3], 2, SamplingParams(), 7, 0.0)
         request.block_table, request.num_computed_tokens = [number], 2
         requests.append(request)
-    from engine.scheduler_output import ScheduledChunk
-
     chunks = tuple(ScheduledChunk(request, 2, 1, samples=True) for request in requests)
     step = batch.lay(SchedulerOutput(1, chunks, ()))
     ids, positions, slots, lengths, rows, draws = padded(step, 4, batch.padding_row)
@@ -187,6 +217,8 @@ def test_padding_writes_and_attends_to_nothing():
     assert lengths.tolist() == [3, 3, 3, 0]
     assert rows[-1] == batch.padding_row == 4
     assert len(ids) == len(positions) == len(draws) == 4
+    # Nothing is counted for it.
+    assert unpack(torch.from_numpy(draws))[-1].count_slot is None
 
 
 def test_graph_sizes_grow_by_a_third_at_most():
