@@ -12,6 +12,7 @@ from app.theme import ThemeManager
 from app.widgets.buttons import button_for
 from app.widgets.conversation_page import ConversationPage
 from app.widgets.notices import NoticeArea
+from app.widgets.overflow_menu import add_overflow_menu
 from app.widgets.swatch import Activity
 from app.widgets.tab_bar import ConversationTabs
 from app.widgets.words import shown_title
@@ -92,6 +93,7 @@ class TabArea(QWidget):
         tabs.close_requested.connect(self.close_conversation)
         tabs.rename_finished.connect(session.rename)
         tabs.fork_requested.connect(session.fork)
+        tabs.menu_opened.connect(lambda menu, chosen: add_overflow_menu(menu, session, chosen))
         tabs.order_changed.connect(session.set_order)
         tabs.customContextMenuRequested.connect(tabs.show_menu)
 

@@ -47,12 +47,14 @@ class ConversationTabs(QTabBar):
     Signals:
         rename_finished(conversation_id, title), close_requested(conversation_id)
         fork_requested(conversation_id), order_changed(list of ids)
+        menu_opened(QMenu, conversation_id): more entries can be added.
     """
 
     rename_finished = Signal(str, str)
     close_requested = Signal(str)
     fork_requested = Signal(str)
     order_changed = Signal(list)
+    menu_opened = Signal(object, str)
 
     def __init__(self, themes: ThemeManager, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -149,6 +151,7 @@ class ConversationTabs(QTabBar):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(tr("Rename"), lambda: self.start_rename(chosen))
         menu.addAction(tr("Fork"), lambda: self.fork_requested.emit(chosen))
+        self.menu_opened.emit(menu, chosen)
         menu.addAction(tr("Close"), lambda: self.close_requested.emit(chosen))
         menu.popup(self.mapToGlobal(point))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMenu
 
 from app.i18n import Language
 from app.session_state import Outlook
@@ -259,3 +260,23 @@ def test_the_menu_shows_and_changes_the_policy_of_the_tab_in_front(stage: Stage)
     assert actions["overflow_drop_oldest"].isChecked()
     stage.session.set_overflow(first, OverflowPolicy.STOP)
     assert actions["overflow_stop"].isChecked()
+
+
+@pytest.mark.qt_log_ignore("This plugin does not support")
+def test_the_menu_of_a_tab_changes_its_conversation_and_no_other(stage: Stage) -> None:
+    first = stage.page.conversation_id
+    second = stage.window.new_tab()
+    tabs = stage.window.tab_area.tabs
+    tabs.show_menu(tabs.tabRect(0).center())
+    (menu,) = [found for found in tabs.findChildren(QMenu) if found.isVisible()]
+    titles = [action.text() for action in menu.actions()]
+    assert titles == ["Rename", "Fork", "When the context is full", "Close"]
+    choices = menu.actions()[2].menu().actions()
+    assert [(c.text(), c.isChecked()) for c in choices] == [
+        ("Stop and say so", True),
+        ("Drop the oldest messages", False),
+    ]
+    choices[1].trigger()
+    menu.close()
+    policies = [stage.session.conversation(i).overflow for i in (first, second)]
+    assert policies == [DROP, OverflowPolicy.STOP]

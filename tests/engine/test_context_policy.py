@@ -132,9 +132,12 @@ def test_any_conversation_is_cut_between_pairs_and_as_little_as_half_allows(
 
 
 def test_questions_without_an_answer_go_with_the_next_one() -> None:
-    chat = filled(engine_of(320), 1, 60)
-    chat.messages += [user("x" * 60), *filled(engine_of(), 1, 60).messages]
+    chat = filled(engine_of(), 1, 60)
+    chat.messages += [user("x" * 200), *filled(engine_of(), 1, 20).messages]
     fitted = fit_prompt(chat.engine, [*chat.messages, user("new")], dropping())
+    # Without the long question alone it would fit into half.
+    shorter = tiny_encoder().encode([*chat.messages[3:], user("new")]).token_ids
+    assert len(shorter) <= CONTEXT // 2
     assert fitted.cut.num_messages == 5
 
 
