@@ -28,6 +28,7 @@ from engine.limits import ModelLimits, check_prompt_size
 from engine.metrics import EngineMetrics
 from engine.offline import GenerationOutput, generate
 from engine.pins import Pins
+from engine.pool_audit import audit
 from engine.request import Request
 from engine.scheduler import Scheduler
 from engine.scheduler_output import Runner
@@ -321,4 +322,4 @@ class EngineCore:
 
     def violation_slices(self, slice_blocks: int = 4096) -> Iterator[list[str]]:
         """``violations`` in parts of a millisecond or so; to be dropped once something changes."""
-        return self.pool.violation_slices(self.live_tables().values(), slice_blocks)
+        return audit(self.pool, self.live_tables().values(), slice_blocks)
