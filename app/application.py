@@ -34,6 +34,7 @@ class QuireApplication(QObject):
     """Makes the parts, starts the engine after the window's first paint, and ends all in order.
 
     ``first_paint_ms``: from the creation of the process to the first paint event; None before it.
+    ``wants_relaunch``: after ``close`` the program is to be started again.
     """
 
     _uncaught = Signal(str, str)
@@ -48,6 +49,7 @@ class QuireApplication(QObject):
     ) -> None:
         super().__init__(parent)
         self.first_paint_ms: float | None = None
+        self.wants_relaunch = False
         self._options = options
         self._settings = settings
         self._store = store
@@ -61,6 +63,7 @@ class QuireApplication(QObject):
         self.session = Session(self.bridge, store, settings, str(models_dir))
         self._garbage = GarbagePolicy()
         self.session.model_state_changed.connect(self._on_session_model_state_changed)
+        self.session.program_restart_requested.connect(self._on_session_program_restart_requested)
         if not self.session.conversation_ids():
             self.session.new_conversation()
         self.window = MainWindow(self.session, self.bridge, settings, self.theme)
@@ -124,6 +127,17 @@ class QuireApplication(QObject):
     @Slot()
     def _on_session_model_state_changed(self) -> None:
         self._garbage.model_changed(self.session.model_state.status)
+
+    @Slot()
+    def _on_session_program_restart_requested(self) -> None:
+        self.window.tab_area.flush()
+        if not self.session.shut_down(_FLUSH_TIMEOUT_S):
+            # The notice about it is there already; what is not saved must not be lost.
+            _LOG.error("not started again: something could not be saved")
+            return
+        _LOG.info("asked to start again")
+        self.wants_relaunch = True
+        QCoreApplication.quit()
 
     @Slot()
     def _on_raise_server_raise_requested(self) -> None:

@@ -72,6 +72,21 @@ class Bridge(QObject):
             client.send(command)
         self._early_commands.clear()
 
+    def restart(self) -> None:
+        """Starts a new engine in place of one that has ended. Subscriptions go on with it."""
+        if self._client is None or self._closed:
+            return
+        self._client.set_wakeup(None)
+        self._client.close(0.0)
+        self._client = client = self._start_engine()
+        client.set_wakeup(self._woken.emit)
+        if self._subscribers:
+            client.send(SubscribePool())
+
+    def drain(self) -> None:
+        """Tells now what has come from the engine, without waiting for the next drain."""
+        self._drain()
+
     def send(self, command: Command) -> None:
         """Hands a command to the engine. Never blocks."""
         if self._closed:

@@ -155,6 +155,13 @@ def _internal(_n: Numbers) -> Words:
 def _engine_died(_n: Numbers) -> Words:
     return (
         tr("The engine stopped because of a fault."),
+        tr("Your conversations are saved. Restart the engine to go on."),
+    )
+
+
+def _device_lost(_n: Numbers) -> Words:
+    return (
+        tr("The device failed and cannot be used again."),
         tr("Your conversations are saved. Restart Quire to go on."),
     )
 
@@ -245,6 +252,7 @@ _DESCRIBED: Mapping[str, Callable[[Numbers], Words]] = {
     "trace": _trace,
     "internal": _internal,
     "engine_died": _engine_died,
+    "device_lost": _device_lost,
     "data_directory": _data_directory,
     "data_directory_in_use": _data_directory_in_use,
     "store_too_new": _store_too_new,
@@ -269,6 +277,7 @@ _GENERAL: Mapping[str, str] = {
     "trace": "The recording cannot be read.",
     "internal": "Something went wrong inside Quire.",
     "engine_died": "The engine stopped because of a fault.",
+    "device_lost": "The device failed and cannot be used again.",
     "data_directory": "The data directory cannot be used.",
     "store_damaged": "The conversation database was damaged.",
     "store_write": "A conversation could not be saved.",

@@ -19,6 +19,7 @@ from app.error_text import describe_error
 from app.garbage import hold_back
 from app.i18n import Language, tr
 from app.paths import Profile
+from app.relaunch import relaunch
 from app.settings import Settings
 from app.store import Store
 from engine.api.client import EngineClient, start_engine
@@ -31,27 +32,34 @@ REFUSED = 3
 def main(
     argv: Sequence[str] | None = None,
     engine: Callable[[], EngineClient] = start_engine,
+    start_again: Callable[[], bool] = relaunch,
 ) -> int:
     """Runs the application and returns its exit status.
 
     0: ended as asked; 1: the self-test failed; 3: the profile could not be opened. Bad arguments
     end the process with 2. ``engine`` starts the engine; the default is the one in this process.
+    ``start_again`` is called at the very end if the user wants a new process.
     """
     options = parse(sys.argv[1:] if argv is None else argv)
     hold_back()
     # Held here, so that everything that _run makes is gone before Qt is.
     qt = _qt_application()
     if not options.self_test:
-        return _run(qt, options, Profile(options.data_dir or paths.data_dir()), engine)
+        profile = Profile(options.data_dir or paths.data_dir())
+        return _run(qt, options, profile, engine, start_again)
     import tempfile
 
     # Windows keeps the files of a process that was ended hard; the test must not fail for that.
     with tempfile.TemporaryDirectory(prefix="quire-", ignore_cleanup_errors=True) as folder:
-        return _run(qt, options, Profile(Path(folder)), engine)
+        return _run(qt, options, Profile(Path(folder)), engine, start_again)
 
 
 def _run(
-    qt: QApplication, options: Options, profile: Profile, engine: Callable[[], EngineClient]
+    qt: QApplication,
+    options: Options,
+    profile: Profile,
+    engine: Callable[[], EngineClient],
+    start_again: Callable[[], bool],
 ) -> int:
     settings = Settings(profile.settings_file)
     language = Language(settings.values.language)
@@ -75,6 +83,9 @@ def _run(
             status = qt.exec()
     finally:
         ended = application.close()
+        if application.wants_relaunch:
+            # Only now: the new process needs the profile's lock, which has just been given back.
+            start_again()
     if not ended:
         # A thread that is loading or computing in C cannot be stopped; everything is saved.
         _LOG.warning("the engine thread was still busy; ending the process")

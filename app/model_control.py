@@ -12,7 +12,7 @@ from app.session_signals import SessionSignals
 from app.session_state import ModelState, ModelStatus, Notice, Severity
 from app.settings import Settings
 from engine.api.commands import LoadModel
-from engine.api.errors import ErrorInfo
+from engine.api.errors import DeviceLostError, ErrorInfo
 from engine.api.events import (
     EngineStatus,
     EngineStatusChanged,
@@ -50,14 +50,14 @@ class ModelControl:
         self._on_ready = on_ready
         self._on_unavailable = on_unavailable
         self._load_id = ""
-        self._engine_is_dead = False
+        self._death: ErrorInfo | None = None
         self.path = ""
         self._last_info: ModelInfo | None = None
 
     def load(self, path: str, fetch_starter: bool = False) -> None:
         """Asks for a model; an answer to an earlier ``load`` no longer counts."""
-        if self._engine_is_dead:
-            self._fail(engine_died_error(""))
+        if self._death is not None:
+            self._fail(self._death)
             return
         self._load_id = new_id()
         self.path = path
@@ -103,16 +103,32 @@ class ModelControl:
                 return False
         return True
 
-    def engine_died(self, message: str) -> None:
-        """The engine thread ended by a fault; told from two sides, in either order."""
-        if not self._engine_is_dead:
-            self._engine_is_dead = True
+    def engine_died(self, error: ErrorInfo) -> None:
+        """The engine thread ended by a fault; told from two sides, the first counts."""
+        if self._death is None:
+            self._death = error
             self._last_info = None
-            self._fail(engine_died_error(message))
+            self._fail(error)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the engine thread has ended by a fault."""
+        return self._death is not None
+
+    def revive(self) -> bool:
+        """Starts a new engine, without a model. False if only a new process would help."""
+        if self._death is not None and self._death.code == DeviceLostError.code:
+            return False
+        self._death = None
+        self._bridge.restart()
+        return True
 
     def _on_engine_status(self, event: EngineStatusChanged) -> None:
         if event.status is EngineStatus.FAILED:
-            self.engine_died("" if event.error is None else event.error.message)
+            error = event.error
+            if error is None or error.code != DeviceLostError.code:
+                error = engine_died_error("" if error is None else error.message)
+            self.engine_died(error)
         elif event.status is EngineStatus.READY and self._last_info is not None:
             # A load failed and the engine went back to the model that it had.
             if self.state.status is ModelStatus.FAILED:
@@ -138,5 +154,5 @@ class ModelControl:
 
 def engine_died_error(message: str) -> ErrorInfo:
     """``message``: what the engine's thread said last, or empty."""
-    action = "Your conversations are saved. Restart Quire to go on."
+    action = "Your conversations are saved. Restart the engine to go on."
     return ErrorInfo("engine_died", message or "The engine stopped because of a fault.", action)

@@ -16,7 +16,7 @@ from app.conversation import (
     storable,
 )
 from app.conversations import Conversations
-from app.model_control import ModelControl
+from app.model_control import ModelControl, engine_died_error
 from app.outlooks import Outlooks
 from app.session_state import (
     ModelState,
@@ -188,8 +188,19 @@ class Session(Conversations):
         self._model.load(path)
 
     def retry_model(self) -> None:
-        """Asks again for the model that was asked for last."""
+        """Asks again for the model that was asked for last, of a new engine if this one has died.
+
+        Does nothing if only a new process would help (``device_lost``).
+        """
+        if self._model.is_dead:
+            if not self._model.revive():
+                return
+            self._bridge.send(SetFocus(self._active_id))
         self.load_model(self._model.path, self._remembers_model)
+
+    def restart_program(self) -> None:
+        """Saves everything and asks for a new process in place of this one."""
+        self.program_restart_requested.emit()
 
     def fetch_starter(self) -> None:
         """Fetches the starter model if it is absent, and loads it. The only thing that uses the
@@ -201,7 +212,9 @@ class Session(Conversations):
 
     def engine_died(self, message: str) -> None:
         """The engine thread ended by a fault: answers fail, the window stays."""
-        self._model.engine_died(message)
+        # What the engine itself has said last knows more: texts, ids, the true reason.
+        self._bridge.drain()
+        self._model.engine_died(engine_died_error(message))
 
     # --- end ---
 

@@ -24,6 +24,7 @@ class SessionSignals(QObject):
         composer, before what is there.
     outlook_changed(conversation_id): see ``Session.outlook``.
     notice_raised(Notice)
+    program_restart_requested(): only a new process can go on.
     default_system_prompt_changed(text)
     """
 
@@ -41,4 +42,5 @@ class SessionSignals(QObject):
     draft_restored = Signal(str, str)
     outlook_changed = Signal(str)
     notice_raised = Signal(object)
+    program_restart_requested = Signal()
     default_system_prompt_changed = Signal(str)

@@ -26,8 +26,9 @@ class ModelState:
     """The engine's model.
 
     ``stage``, ``fraction`` (0 to 1) and ``detail`` while LOADING, as in ``ModelLoading``; ``info``
-    and ``load_s`` (seconds) when READY; ``error`` when FAILED (its code ``starter_model_missing``
-    means that fetching it would help).
+    and ``load_s`` (seconds) when READY; ``error`` when FAILED. ``starter_model_missing`` among its
+    codes means that fetching it would help, ``engine_died`` a new engine, ``device_lost`` a new
+    process.
     """
 
     status: ModelStatus = ModelStatus.STARTING

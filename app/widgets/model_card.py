@@ -21,6 +21,8 @@ from app.session_state import ModelState, ModelStatus
 from app.widgets.words import stage_words
 
 STARTER_MISSING = "starter_model_missing"
+ENGINE_DIED = "engine_died"
+DEVICE_LOST = "device_lost"
 
 
 class ModelCard(QFrame):
@@ -42,10 +44,21 @@ class ModelCard(QFrame):
         self.fetch_button = QPushButton(tr("Fetch (94 MB)"))
         self.fetch_button.setProperty("kind", "primary")
         self.retry_button = QPushButton(tr("Try again"))
+        self.restart_engine_button = QPushButton(tr("Restart the engine"))
+        self.restart_program_button = QPushButton(tr("Restart Quire"))
+        for button in (self.restart_engine_button, self.restart_program_button):
+            button.setProperty("kind", "primary")
         self.choose_button = QPushButton(tr("Choose a model file…"))
         row = QHBoxLayout()
         row.setSpacing(8)
-        for button in (self.fetch_button, self.retry_button, self.choose_button):
+        self._buttons = (
+            self.fetch_button,
+            self.restart_engine_button,
+            self.restart_program_button,
+            self.retry_button,
+            self.choose_button,
+        )
+        for button in self._buttons:
             row.addWidget(button)
         row.addStretch(1)
         column = QVBoxLayout(self)
@@ -56,6 +69,8 @@ class ModelCard(QFrame):
         column.addLayout(row)
         self.fetch_button.clicked.connect(session.fetch_starter)
         self.retry_button.clicked.connect(session.retry_model)
+        self.restart_engine_button.clicked.connect(session.retry_model)
+        self.restart_program_button.clicked.connect(session.restart_program)
         self.choose_button.clicked.connect(self._on_choose_clicked)
         session.model_state_changed.connect(self.refresh)
         self.refresh()
@@ -67,8 +82,8 @@ class ModelCard(QFrame):
         failed = state.status in (ModelStatus.FAILED, ModelStatus.NO_MODEL)
         self.setVisible(failed or is_fetching)
         self.progress.setVisible(is_fetching)
-        for button in (self.fetch_button, self.retry_button, self.choose_button):
-            button.setVisible(failed)
+        for button in self._buttons:
+            button.hide()
         if is_fetching:
             self._show_fetching(state)
         elif failed:
@@ -83,10 +98,14 @@ class ModelCard(QFrame):
 
     def _show_failed(self, state: ModelState) -> None:
         error = state.error
-        is_missing = error is not None and error.code == STARTER_MISSING
-        self.fetch_button.setVisible(is_missing)
-        self.retry_button.setVisible(not is_missing)
-        if is_missing:
+        code = "" if error is None else error.code
+        is_over = code in (ENGINE_DIED, DEVICE_LOST)
+        self.fetch_button.setVisible(code == STARTER_MISSING)
+        self.restart_engine_button.setVisible(code == ENGINE_DIED)
+        self.restart_program_button.setVisible(code == DEVICE_LOST)
+        self.retry_button.setVisible(not is_over and code != STARTER_MISSING)
+        self.choose_button.setVisible(not is_over)
+        if code == STARTER_MISSING:
             self.heading.setText(tr("One thing is missing: a model"))
             self.cause.setText(
                 tr("The starter model, SmolLM2-135M-Instruct, is fetched once and kept.")
@@ -98,7 +117,9 @@ class ModelCard(QFrame):
             self.action.setText(tr("Load the starter model, or choose a model file."))
         else:
             cause, action = describe_error(error)
-            self.heading.setText(tr("The model could not be loaded"))
+            self.heading.setText(
+                tr("The engine has stopped") if is_over else tr("The model could not be loaded")
+            )
             self.cause.setText(cause)
             self.action.setText(action)
         for label in (self.cause, self.action):

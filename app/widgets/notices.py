@@ -71,6 +71,12 @@ class NoticeArea(QWidget):
         self._column.addWidget(bar)
         self.show()
 
+    def retract(self, message: str) -> None:
+        """Takes notices of an error away that is told elsewhere."""
+        for bar in list(self._bars):
+            if bar.notice.error.message == message:
+                self._remove(bar)
+
     def clear(self) -> None:
         """Takes all away."""
         for bar in list(self._bars):

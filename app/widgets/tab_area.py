@@ -215,7 +215,11 @@ class TabArea(QWidget):
             self.notices.add(notice)
 
     def _on_model_state_changed(self) -> None:
-        status = self._session.model_state.status
+        state = self._session.model_state
+        status = state.status
+        if status is ModelStatus.FAILED and state.error is not None:
+            for area in (self.notices, *(page.notices for page in self._pages.values())):
+                area.retract(state.error.message)
         if status is ModelStatus.READY and self._load_notice is not None:
             self.notices.add(self._load_notice)
         if status is not ModelStatus.FAILED:

@@ -131,7 +131,7 @@ class DeviceError(EngineError):
 
 class DeviceLostError(DeviceError):
     code = "device_lost"
-    action = "Restart the program: the device's memory cannot be used again in this process."
+    action = "Your conversations are saved. Restart Quire to go on."
 
 
 class ModelError(EngineError):

@@ -89,7 +89,7 @@ def test_every_error_has_words_or_says_enough_itself() -> None:
         if issubclass(found, EngineError | app_error.AppError)
     ]
     own_words = {"engine_error", "app_error", "model", "invalid_value", "not_supported_yet"}
-    own_words |= {"unknown_id", "duplicate_id", "load_cancelled"}
+    own_words |= {"unknown_id", "duplicate_id", "load_cancelled", "not_allowed", "interrupted"}
     codes = {found.code for found in classes}
     assert codes - set(error_text._DESCRIBED) == own_words
 

@@ -30,7 +30,7 @@ from engine.api.commands import (
     UnloadModel,
     UnsubscribePool,
 )
-from engine.api.errors import EngineError, NotSupportedYetError, PromptTooLongError
+from engine.api.errors import EngineError, ErrorInfo, NotSupportedYetError, PromptTooLongError
 from engine.api.events import (
     CommandFailed,
     EngineStats,
@@ -114,6 +114,7 @@ class FakeEngine(QueueClient):
         self._running: list[_Running] = []
         self._loaded = False
         self._ending = False
+        self._death: ErrorInfo | None = None
         self._subscribed = False
         self._vocabulary: dict[str, int] = {}
         self._computed: dict[tuple[int, ...], int] = {}
@@ -127,6 +128,11 @@ class FakeEngine(QueueClient):
         super().set_wakeup(wakeup)
         if wakeup is not None and self._thread.ident is None:
             self._thread.start()
+
+    def die(self, error: ErrorInfo) -> None:
+        """The thread ends, as the real one does when its loop fails."""
+        self._death = error
+        self._posted.set()
 
     # --- the engine thread ---
 
@@ -142,12 +148,20 @@ class FakeEngine(QueueClient):
         while not self._ending:
             self._posted.wait(self._step_s if self._running else None)
             self._posted.clear()
+            if self._death is not None:
+                break
             for command in self.take_commands():
                 self.commands.append(command)
                 self._serve(command)
             if self._running:
                 self._one_step()
-        self.post(EngineStatusChanged(EngineStatus.STOPPED))
+        if self._death is None:
+            self.post(EngineStatusChanged(EngineStatus.STOPPED))
+            return
+        for running in list(self._running):
+            self._finish(running, FinishReason.ERROR, self._death)
+        self.end(self._death)
+        self.post(EngineStatusChanged(EngineStatus.FAILED, error=self._death))
 
     def _serve(self, command: Command) -> None:
         match command:
@@ -283,7 +297,9 @@ class FakeEngine(QueueClient):
             self._last_stats_s = now
             self.post(self._stats())
 
-    def _finish(self, running: _Running, reason: FinishReason) -> None:
+    def _finish(
+        self, running: _Running, reason: FinishReason, error: ErrorInfo | None = None
+    ) -> None:
         self._running.remove(running)
         limit = ""
         if reason is FinishReason.STOP and len(running.words) == running.submit.params.max_tokens:
@@ -318,6 +334,7 @@ class FakeEngine(QueueClient):
                 turn,
                 seed,
                 limit=limit,
+                error=error,
             )
         )
 

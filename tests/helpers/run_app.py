@@ -60,6 +60,9 @@ def _main() -> int:
         def _submit(self, submit: object) -> None:
             raise RuntimeError("the engine's own fault")
 
+    if sys.argv[1] == "lost-once":
+        return _lost_once(sys.argv[2:])
+
     def engine() -> EngineClient:
         match sys.argv[1]:
             case "never-cached":
@@ -75,6 +78,57 @@ def _main() -> int:
     status = main(sys.argv[2:], engine)
     sys.stderr.write(f"torch loaded: {'torch' in sys.modules}\n")
     return status
+
+
+def _lost_once(arguments: list[str]) -> int:
+    """The device dies and the button is pressed; the process that follows notes what it finds.
+
+    ``arguments``: ``--data-dir`` and the folder. The notes are beside that folder.
+    """
+    from PySide6.QtCore import QTimer
+    from PySide6.QtWidgets import QApplication
+
+    from app.main import main
+    from app.widgets.main_window import MainWindow
+    from engine.api.client import EngineClient
+    from engine.api.errors import DeviceLostError
+    from tests.helpers.fake_engine import FakeEngine
+
+    data_dir = Path(arguments[1])
+    died, went_on = (data_dir.with_name(name) for name in ("died.txt", "went_on.txt"))
+    is_first = not died.exists()
+    qt = QApplication(["quire"])
+    typed: list[str] = []
+
+    class Dies(FakeEngine):
+        def _submit(self, submit: object) -> None:
+            super()._submit(submit)
+            self.die(DeviceLostError("The device failed.").info())
+
+    def engine() -> EngineClient:
+        return Dies() if is_first else FakeEngine()
+
+    def look() -> None:
+        for window in QApplication.topLevelWidgets():
+            page = window.tab_area.current_page if isinstance(window, MainWindow) else None
+            if page is None or not page.isVisible():
+                continue
+            if not is_first:
+                path = window._session.conversation(window.tab_area.tabs.current_id()).path()
+                lines = [*arguments, *(message.content for message in path)]
+                went_on.write_text("\n".join(lines), "utf-8")
+                qt.quit()
+            elif page.model_card.restart_program_button.isVisible():
+                died.write_text("", "utf-8")
+                page.model_card.restart_program_button.click()
+            elif not typed and window._session.model_state.info is not None:
+                typed.append("go on")
+                window.submit_text(window.tab_area.tabs.current_id(), typed[0])
+
+    timer = QTimer()
+    timer.timeout.connect(look)
+    timer.start(50)
+    return main(arguments, engine)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,17 @@ SHORT = "A short answer."
 
 @dataclass
 class Stage:
-    """The parts of one window."""
+    """The parts of one window. ``engines``: those that were started, the latest last."""
 
     window: MainWindow
     session: Session
-    engine: FakeEngine
+    engines: list[FakeEngine]
     settings: Settings
     themes: ThemeManager
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[-1]
 
     @property
     def page(self):
@@ -48,10 +52,15 @@ def window_stage(
 ) -> Iterator[Stage]:
     """A shown window with one empty tab and, unless ``load`` is false, a loaded model."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        fake = FakeEngine(tokens_per_s=tokens_per_s, script=script, **engine)
+        engines: list[FakeEngine] = []
+
+        def start() -> FakeEngine:
+            engines.append(FakeEngine(tokens_per_s=tokens_per_s, script=script, **engine))
+            return engines[-1]
+
         settings = Settings(None)
         store = Store(Profile(Path(folder)))
-        bridge = Bridge(lambda: fake)
+        bridge = Bridge(start)
         session = Session(bridge, store, settings, folder)
         session.new_conversation()
         themes = ThemeManager("light")
@@ -65,7 +74,7 @@ def window_stage(
             if load:
                 session.load_model()
                 qtbot.waitUntil(lambda: session.model_state.status is ModelStatus.READY)
-            yield Stage(window, session, fake, settings, themes)
+            yield Stage(window, session, engines, settings, themes)
         finally:
             window.close()
             bridge.close()
