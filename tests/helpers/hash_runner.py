@@ -53,6 +53,11 @@ class HashRunner:
         self.bad_requests: set[str] = set()
         self._last: dict[str, int] = {}
 
+    @property
+    def num_kept(self) -> int:
+        """Requests of which something is kept."""
+        return len(self._last)
+
     def submit(self, output: SchedulerOutput) -> _Handle:
         self.outputs.append(output)
         if self.fail_next_submit is not None:

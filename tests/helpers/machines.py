@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 
@@ -30,6 +30,8 @@ def run_machine(machine: type[CountingMachine], *, examples: int, steps: int) ->
             derandomize=True,
             database=None,
             deadline=None,
+            # Explaining a failure traces every line, which takes minutes here.
+            phases=(Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,0 +1,36 @@
+"""A vocabulary whose tokens do not end where characters do, for any model of numbers."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+_PARTS = (b"a", b"b", b"ab", b" ", b"c\n", "é".encode()[:1], "é".encode()[1:], "漢".encode()[:2])
+
+
+class PieceTokenizer:
+    """What a detokenizer needs of a tokenizer; any id below ``num_ids`` has bytes."""
+
+    def __init__(self, num_ids: int) -> None:
+        self._num_ids = num_ids
+
+    def is_special(self, token_id: int) -> bool:
+        return False
+
+    def token_bytes(self, token_id: int) -> bytes:
+        assert 0 <= token_id < self._num_ids
+        return _PARTS[token_id % len(_PARTS)]
+
+
+def visible_text(token_ids: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:
+    """The text of a whole answer decoded at once and whether one of ``stop`` ends it.
+
+    The stop that is complete first counts, of several at once the longest; its text is not shown.
+    """
+    data = b"".join(_PARTS[token_id % len(_PARTS)] for token_id in token_ids)
+    # Without what the last bytes begin: no stop can lie there.
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+    ends = [(text.find(part) + len(part), text.find(part)) for part in stop if part in text]
+    if ends:
+        return text[: min(ends)[1]], True
+    return data.decode("utf-8", "replace"), False
