@@ -62,6 +62,15 @@ class PrefillLaunch:
     num_stages: int
 
 
+@dataclass(frozen=True, slots=True)
+class SampleLaunch:
+    """``chunk``: tokens of one program. ``list_size``: scores that one program sorts."""
+
+    chunk: int
+    list_size: int
+    num_warps: int
+
+
 @functools.cache
 def multiprocessors(device: torch.device) -> int:
     """Multiprocessors of a CUDA device; 1 elsewhere (the interpreter)."""
@@ -132,3 +141,11 @@ def prefill_launch(num_tokens: int, group_size: int, head_dim: int) -> PrefillLa
         num_warps=8 if rows >= 128 else 4,
         num_stages=2,
     )
+
+
+def sample_launch(device: torch.device) -> SampleLaunch:
+    """How rows of logits are cut up."""
+    if device.type != "cuda":
+        # The interpreter's time goes by the number of operations and the length of a sort.
+        return SampleLaunch(chunk=512, list_size=16, num_warps=8)
+    return SampleLaunch(chunk=4096, list_size=2048, num_warps=8)

@@ -1,0 +1,54 @@
+"""Memory of one call of ``sample``, in few allocations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernels.launch import SampleLaunch
+from kernels.reference.sample import Sampled
+
+PIVOTS = 16
+
+
+class SampleBuffers:
+    """Results and what the launches of one call hand on to each other.
+
+    Args:
+        rows: of the logits.
+        chunks: that a row is cut into, each of ``launch.chunk`` tokens.
+        device: of the logits.
+        filtered: whether the search for thresholds needs memory too.
+    """
+
+    def __init__(
+        self, rows: int, chunks: int, launch: SampleLaunch, device: torch.device, filtered: bool
+    ) -> None:
+        self.chunks = chunks
+        self.launch = launch
+        cells = rows * chunks
+        doubles = torch.empty(cells + rows, dtype=torch.float64, device=device)
+        self.winner = doubles[:cells]
+        self.tokens = doubles[cells:].view(torch.int64)
+        sizes = [cells, cells, 2 * cells, cells, rows, rows, rows, rows]
+        if filtered:
+            sums = 2 * cells * PIVOTS
+            sizes += [sums, sums, rows * launch.list_size, 4 * rows]
+        words = torch.empty(sum(sizes), dtype=torch.float32, device=device)
+        pieces = iter(torch.split(words, sizes))
+        self.chunk_best: Tensor = next(pieces)
+        self.chunk_token: Tensor = next(pieces).view(torch.int32)
+        self.chunk_lse: Tensor = next(pieces)
+        self.winner_token: Tensor = next(pieces).view(torch.int32)
+        self.done: Tensor = next(pieces).view(torch.int32)
+        self.best: Tensor = next(pieces)
+        self.logprobs: Tensor = next(pieces)
+        self.bounds: Tensor = next(pieces)
+        if filtered:
+            self.masses: Tensor = next(pieces).view(2, cells * PIVOTS)
+            self.numbers: Tensor = next(pieces).view(torch.int32).view(2, cells * PIVOTS)
+            self.list: Tensor = next(pieces)
+            self.cursors: Tensor = next(pieces).view(torch.int32)
+
+    def result(self) -> Sampled:
+        return Sampled(self.tokens, self.best, self.logprobs)
