@@ -164,6 +164,18 @@ def test_a_message_too_long_by_itself_says_so(stage: Stage, qtbot) -> None:
     qtbot.waitUntil(lambda: not stage.page.context_notice.isVisible())
 
 
+def test_dropping_is_not_offered_where_it_was_chosen_already(qtbot) -> None:
+    # The pool is smaller than this context: 8,192 words.
+    with window_stage(qtbot, context_length=100_000) as wide:
+        wide.session.set_overflow(wide.page.conversation_id, DROP)
+        write(wide, "word " * 8_200)
+        qtbot.waitUntil(wide.page.context_notice.isVisible)
+        assert "but 8,192 are the limit" in wide.page.context_notice.label.text()
+        assert not wide.page.context_notice.drop_button.isVisible()
+        wide.session.set_overflow(wide.page.conversation_id, OverflowPolicy.STOP)
+        qtbot.waitUntil(wide.page.context_notice.drop_button.isVisible)
+
+
 def test_the_cost_is_in_the_words_if_there_is_any() -> None:
     outlook = Outlook("text", dropped_messages=12, dropped_tokens=3456, recomputed_tokens=1234)
     assert drop_words(outlook) == (

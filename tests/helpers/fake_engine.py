@@ -7,14 +7,11 @@ window's figures mean what they mean with the real engine. Its context limit is 
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
-from typing import Any
 
 from engine.api.client import ENGINE_THREAD_NAME, QueueClient
 from engine.api.commands import (
@@ -50,14 +47,13 @@ from engine.api.events import (
     TokensCounted,
     TokensGenerated,
 )
-from engine.api.params import ChatMessage, ContextPolicy, TurnTokens
+from engine.api.params import TurnTokens
 from engine.api.snapshot import FREE, USED, PoolColumns, RequestRow, Snapshot
-from engine.context_policy import FittedPrompt, fit_prompt
+from engine.context_policy import fit_prompt
+from tests.helpers.word_encoder import WordEncoder, words_of
 
 BLOCK_SIZE = 16
 NUM_BLOCKS = 512
-SYSTEM, USER, ASSISTANT, END = 1, 2, 3, 4
-_ROLES = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
 Script = Callable[[Submit], str]
 Refusal = Callable[[Submit], EngineError | None]
 
@@ -102,6 +98,7 @@ class FakeEngine(QueueClient):
         context_length: int = 2048,
     ) -> None:
         super().__init__()
+        self.encoder = WordEncoder()
         self.info = replace(MODEL, context_length=context_length)
         self.commands: list[Command] = []
         self.hold_load = threading.Event()
@@ -116,7 +113,6 @@ class FakeEngine(QueueClient):
         self._ending = False
         self._death: ErrorInfo | None = None
         self._subscribed = False
-        self._vocabulary: dict[str, int] = {}
         self._computed: dict[tuple[int, ...], int] = {}
         self._step = 0
         self._last_stats_s = 0.0
@@ -183,7 +179,7 @@ class FakeEngine(QueueClient):
             case Forecast():
                 self._forecast(command)
             case CountTokens(text=text, command_id=command_id):
-                self.post(TokensCounted(command_id, len(_words(text))))
+                self.post(TokensCounted(command_id, len(words_of(text))))
             case SetFocus():
                 pass
             case Shutdown():
@@ -211,7 +207,9 @@ class FakeEngine(QueueClient):
             refusal = self.refusal(submit)
             if refusal is not None:
                 raise refusal
-            fitted = self._fitted(submit.messages, submit.context, submit.params.max_tokens)
+            fitted = fit_prompt(
+                self, submit.messages, submit.context, max_tokens=submit.params.max_tokens
+            )
             if len(fitted.prompt.token_ids) >= self.info.context_length:
                 raise PromptTooLongError(
                     "too long",
@@ -233,7 +231,7 @@ class FakeEngine(QueueClient):
             )
             return
         prompt = fitted.prompt.token_ids
-        words = _words(self.script(submit))
+        words = words_of(self.script(submit))
         if submit.params.max_tokens is not None:
             words = words[: submit.params.max_tokens]
         cached = self._cached(prompt)
@@ -250,7 +248,9 @@ class FakeEngine(QueueClient):
 
     def _forecast(self, command: Forecast) -> None:
         try:
-            fitted = self._fitted(command.messages, command.context, command.max_tokens)
+            fitted = fit_prompt(
+                self, command.messages, command.context, max_tokens=command.max_tokens
+            )
         except EngineError as error:
             self.post(CommandFailed(command.command_id, "Forecast", error.info()))
             return
@@ -280,7 +280,7 @@ class FakeEngine(QueueClient):
                 continue
             word = running.words[position]
             running.first_s = running.first_s or time.monotonic()
-            running.output.append(self._token(word))
+            running.output.append(self.encoder.token(word))
             running.chars += len(word)
             self.post(
                 TokensGenerated(
@@ -339,28 +339,6 @@ class FakeEngine(QueueClient):
         )
 
     # --- tokens and blocks ---
-
-    def _token(self, word: str) -> int:
-        return self._vocabulary.setdefault(word.strip(), len(self._vocabulary) + 10)
-
-    def _fitted(
-        self, messages: tuple[ChatMessage, ...], context: ContextPolicy, max_tokens: int | None
-    ) -> FittedPrompt:
-        engine: Any = SimpleNamespace(encoder=self, info=self.info)
-        return fit_prompt(engine, messages, context, max_tokens=max_tokens)
-
-    def encode(self, messages: tuple[ChatMessage, ...], **_options: bool) -> SimpleNamespace:
-        """What the real encoder gives, as far as it is used here."""
-        ids: list[int] = []
-        history_end = 0
-        for message in messages:
-            ids.append(_ROLES[message.role])
-            ids += [self._token(word) for word in _words(message.content)]
-            if message.role == "assistant":
-                history_end = len(ids)
-            ids.append(END)
-        # As with the real engine, an answer's header belongs to the prompt of its turn.
-        return SimpleNamespace(token_ids=[*ids, ASSISTANT], history_end=history_end)
 
     def _cached(self, ids: list[int]) -> int:
         cached = 0
@@ -449,10 +427,6 @@ class FakeEngine(QueueClient):
             "",
             0,
         )
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\s*\S+", text)
 
 
 MODEL = ModelInfo(
