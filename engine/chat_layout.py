@@ -104,12 +104,7 @@ class ChatLayout:
         # Many templates trim, some put a space before; the answer's own ids keep what was sampled.
         spaces = _SPACES.match(text, prefix.length)
         begin = spaces.end() if spaces else prefix.length
-        shown = (
-            (prefix.length, escaped),
-            (prefix.length, escaped.rstrip()),
-            (begin, escaped.strip()),
-        )
-        for start, answer in shown:
+        for start, answer in ((prefix.length, escaped), (begin, escaped.strip())):
             if text.startswith(answer, start):
                 same = _digest(text[: prefix.length]) == prefix.digest
                 return start + len(answer) if same else None

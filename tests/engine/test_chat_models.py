@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.api.errors import ChatTemplateError
 from engine.api.params import ChatMessage
-from tests.helpers.chat_models import BY_NAME, CHAT_MODELS, ChatModel
+from tests.helpers.chat_models import BY_NAME, CHAT_MODELS, ChatModel, reference
 
 QUESTION = ("user", "Hello")
 TALK = (
@@ -160,20 +159,6 @@ EXPECTED: dict[str, tuple[str, str]] = {
 
 def as_dicts(turns: Any) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in turns]
-
-
-@cache
-def reference(model: ChatModel) -> Any:
-    """transformers over the same tokenizer and template."""
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(model.tokenizer_json()),
-        bos_token=model.bos or None,
-        eos_token=model.eos,
-        chat_template=model.template_source,
-    )
 
 
 @every_model

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from engine.chat_encoder import ChatEncoder
 from engine.chat_template import ChatTemplate
@@ -84,6 +85,20 @@ def _tokenizer(model: ChatModel) -> Tokenizer:
     text = model.tokenizer_json()
     ids = [Tokenizer(text, [], "").token_id(token) for token in model.ends]
     return Tokenizer(text, [i for i in ids if i is not None], model.name)
+
+
+@cache
+def reference(model: ChatModel) -> Any:
+    """transformers over the same tokenizer and template."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(model.tokenizer_json()),
+        bos_token=model.bos or None,
+        eos_token=model.eos,
+        chat_template=model.template_source,
+    )
 
 
 _HEADER = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
