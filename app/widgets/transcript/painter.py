@@ -81,8 +81,10 @@ class TranscriptPainter:
         middle = rect.center()
         side = rect.width() / 2.0 - half
         line = self.theme.color("strong_line")
-        painter.fillRect(QRectF(rect.left(), middle.y(), side, 1.0), line)
-        painter.fillRect(QRectF(middle.x() + half, middle.y(), side, 1.0), line)
+        # On whole pixels: between two rows it would be twice as thick and half as strong.
+        y = float(round(middle.y()))
+        painter.fillRect(QRectF(rect.left(), y, side, 1.0), line)
+        painter.fillRect(QRectF(middle.x() + half, y, side, 1.0), line)
         painter.setFont(self.footer_font)
         painter.setPen(self.theme.color("muted"))
         painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
