@@ -47,7 +47,12 @@ class ChatTemplate:
         try:
             self._template = self._environment.from_string(source)
         except (jinja2.TemplateError, RecursionError) as error:
-            raise ChatTemplateError(f"The chat template is damaged: {error}.") from error
+            line = getattr(error, "lineno", None)
+            where = f" in line {line}" if line else ""
+            raise ChatTemplateError(
+                f"The chat template is damaged{where}: {str(error).splitlines()[0]}",
+                action="Correct the model's chat_template.jinja, or choose another model.",
+            ) from error
 
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate | None:

@@ -16,6 +16,7 @@ from engine.chat_encoder import ChatEncoder
 from engine.chat_format import ChatFormat
 from engine.chat_template import ChatTemplate
 from engine.fallback_template import FALLBACK_STOP, fallback_template
+from engine.model_loader import LoadedEngine
 from engine.template_check import TemplateReport, check_template
 from tests.helpers.chat_models import BY_NAME, CHAT_MODELS, ChatModel
 from tests.helpers.tiny_chat import answer, fed_so_far, system, user
@@ -149,11 +150,15 @@ def test_an_end_token_ends_a_turn_of_plain_text() -> None:
 
 
 def loaded_info(tmp_path: Path, template: str | None) -> ModelInfo:
+    return loaded(tmp_path, template).info
+
+
+def loaded(tmp_path: Path, template: str | None) -> LoadedEngine:
     from engine.engine_builder import build_engine
 
     path = TinyGguf(extra={"tokenizer.chat_template": template}).write(tmp_path / "tiny.gguf")
     config = EngineConfig(num_blocks=16, device="cpu", dtype="float32", num_threads=1)
-    return build_engine(path, tmp_path, config, lambda *_a: None, lambda: False).info
+    return build_engine(path, tmp_path, config, lambda *_a: None, lambda: False)
 
 
 def test_a_loaded_model_says_that_its_template_is_stable(tmp_path: Path) -> None:
@@ -178,3 +183,12 @@ def test_a_loaded_model_without_a_template_says_so_and_can_be_talked_to(tmp_path
     chat = ChatFormat.from_folder(next(tmp_path.glob("*/")), tiny_tokenizer())
     assert chat.stop == FALLBACK_STOP
     assert chat.make_encoder().encode([user("Hello")]).token_ids
+
+
+@pytest.mark.parametrize(("template", "shown"), [(None, " Hi"), (CHATML, " Hi\nUser: x")])
+def test_only_without_a_template_does_an_answer_end_where_the_user_would_speak(
+    tmp_path: Path, template: str | None, shown: str
+) -> None:
+    engine = loaded(tmp_path, template)
+    stream = engine.core._ledger._make_stream(("never",))
+    assert stream.feed(engine.tokenizer.encode_text(" Hi\nUser: x")).text == shown

@@ -1,0 +1,135 @@
+"""Chat templates in a running engine: refused, damaged, rewriting and absent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.api.client import start_engine
+from engine.api.commands import LoadModel, Submit
+from engine.api.events import (
+    FinishReason,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoadFailed,
+    RequestFinished,
+    RequestQueued,
+    TemplateNote,
+    TokensGenerated,
+)
+from engine.api.params import ChatMessage, EngineConfig, SamplingParams
+from tests.helpers.talk import Talk
+from tests.helpers.tiny_gguf import CHATML, TinyGguf
+
+BLOCK = 16
+CONFIG = EngineConfig(
+    num_blocks=32,
+    block_size=BLOCK,
+    device="cpu",
+    dtype="float32",
+    backend="paged_reference",
+    num_threads=1,
+)
+NO_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}"
+    "{% endif %}" + CHATML
+)
+FORGETFUL = CHATML.replace(
+    "message['content']",
+    "('(said)' if message['role'] == 'assistant' else message['content'])",
+)
+QUESTION = ChatMessage("user", "How many bridges are there in the old town, and who built them?")
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    client = start_engine()
+    yield Talk(client)
+    assert client.close(10.0)
+
+
+def load(talk: Talk, folder: Path, template: str | None) -> ModelInfo:
+    path = TinyGguf(extra={"tokenizer.chat_template": template}).write(folder / "tiny.gguf")
+    talk.send(LoadModel(models_dir=str(folder), path=str(path), config=CONFIG))
+    loaded = talk.until(ModelLoaded, 60.0)
+    assert isinstance(loaded, ModelLoaded)
+    return loaded.model
+
+
+def ask(talk: Talk, name: str, *messages: ChatMessage) -> RequestFinished:
+    params = SamplingParams(temperature=0.0, max_tokens=12, seed=0)
+    talk.send(Submit((name,), "c", messages, params))
+    finished = talk.until(RequestFinished, 60.0, request_id=name)
+    assert isinstance(finished, RequestFinished)
+    return finished
+
+
+def reply(talk: Talk, name: str, finished: RequestFinished) -> ChatMessage:
+    shown = [e.text for e in talk.events if isinstance(e, TokensGenerated) and e.request_id == name]
+    return ChatMessage("assistant", "".join(shown) + finished.text, finished.turn)
+
+
+def queued(talk: Talk, name: str) -> RequestQueued:
+    return next(e for e in talk.events if isinstance(e, RequestQueued) and e.request_id == name)
+
+
+def test_a_refusal_is_told_in_the_templates_words_and_the_next_message_is_answered(
+    talk: Talk, tmp_path: Path
+) -> None:
+    info = load(talk, tmp_path, NO_SYSTEM)
+    assert not info.takes_system_message
+    assert info.template_stable
+    refused = ask(talk, "a", ChatMessage("system", "Be kind"), QUESTION)
+    assert refused.reason is FinishReason.ERROR
+    assert refused.error is not None
+    assert refused.error.code == "chat_template"
+    assert refused.error.message.endswith("refuses these messages: System role not supported")
+    assert ask(talk, "b", QUESTION).reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("template", [CHATML, FORGETFUL], ids=["stable", "rewriting"])
+def test_what_is_said_to_be_recomputed_is_what_the_cache_does_not_give(
+    template: str, talk: Talk, tmp_path: Path
+) -> None:
+    info = load(talk, tmp_path, template)
+    assert info.template_stable == (template == CHATML)
+    first = ask(talk, "a", QUESTION)
+    messages = [QUESTION, reply(talk, "a", first), ChatMessage("user", "And why?")]
+    second = ask(talk, "b", *messages)
+    recomputed = queued(talk, "b").reencoded_tokens
+    # All that was computed in the first turn: its last token was sampled, but not fed.
+    computed = first.usage.prompt_tokens + first.usage.output_tokens - 1
+    if template == CHATML:
+        assert recomputed == 0
+        assert second.usage.cached_tokens == computed // BLOCK * BLOCK
+    else:
+        assert recomputed > 0
+        assert second.usage.cached_tokens == first.usage.prompt_tokens // BLOCK * BLOCK
+
+
+def test_a_template_with_a_syntax_error_is_named_with_its_line(talk: Talk, tmp_path: Path) -> None:
+    source = "{% for m in messages %}\n{{ m.content }\n{% endfor %}"
+    path = TinyGguf(extra={"tokenizer.chat_template": source}).write(tmp_path / "tiny.gguf")
+    talk.send(LoadModel(models_dir=str(tmp_path), path=str(path), config=CONFIG))
+    failed = talk.until(ModelLoadFailed, 60.0)
+    assert isinstance(failed, ModelLoadFailed)
+    assert failed.error.code == "chat_template"
+    assert failed.error.message.startswith("The chat template is damaged in line 2: ")
+    assert "chat_template.jinja" in failed.error.action
+
+
+def test_a_model_without_a_template_answers_and_says_what_stands_for_it(
+    talk: Talk, tmp_path: Path
+) -> None:
+    info = load(talk, tmp_path, None)
+    assert not info.has_chat_template
+    assert info.template_note is TemplateNote.ABSENT
+    first = ask(talk, "a", ChatMessage("system", "Be kind"), QUESTION)
+    assert first.reason is FinishReason.LENGTH
+    messages = (QUESTION, reply(talk, "a", first), ChatMessage("user", "And why?"))
+    second = ask(talk, "b", ChatMessage("system", "Be kind"), *messages)
+    assert second.reason is FinishReason.LENGTH
+    assert queued(talk, "b").reencoded_tokens == 0
+    assert second.usage.cached_tokens > 0
