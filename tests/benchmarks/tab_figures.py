@@ -18,10 +18,14 @@ COLUMNS = (
 )
 PASTE_GAP_FACTOR = 3.0
 PASTE_GAP_FLOOR_MS = 150.0
+GPU_PASTE_GAP_MS = 8.0
+"""On a GPU, the longest gap of the others (Qwen3-0.6B shape); on the CPU the 99th percentile may be
+three times what it is without the paste, or 150 ms."""
+
 Span = tuple[float, float]
 
 
-def figures(answers: Sequence[Answer], block_size: int) -> Row:
+def figures(answers: Sequence[Answer], block_size: int, on_gpu: bool = False) -> Row:
     """All figures of one run.
 
     TTFT runs from the moment of sending to the first visible text; the paste's own is kept apart.
@@ -41,7 +45,7 @@ def figures(answers: Sequence[Answer], block_size: int) -> Row:
         "ttft_by_turn_ms": _by_turn(ordinary),
         "itl_p50_ms": statistics.median(gaps),
         "itl_p95_ms": percentile(gaps, 0.95),
-        **_paste(answers),
+        **_paste(answers, on_gpu),
         "cached_ratio": _ratio(answers, sum(a.usage.prompt_tokens for a in answers)),
         "first_cached_ratio": _ratio(first, _shared_by_first(first, block_size)),
         "later_cached_ratio": _ratio(later, sum(answer.shareable_tokens for answer in later)),
@@ -58,7 +62,7 @@ def _by_turn(answers: Sequence[Answer]) -> Row:
     return by_turn
 
 
-def _paste(answers: Sequence[Answer]) -> Row:
+def _paste(answers: Sequence[Answer], on_gpu: bool) -> Row:
     """What the other conversations felt of the paste."""
     (paste,) = [answer for answer in answers if answer.is_paste]
     waits = [(answer.sent_s, answer.token_s[0]) for answer in answers]
@@ -76,7 +80,10 @@ def _paste(answers: Sequence[Answer]) -> Row:
         "paste_gap_max_ms": max(during) if during else None,
         "num_paste_gaps": len(during),
     }
-    if idle and during:
+    if during and on_gpu:
+        bound = GPU_PASTE_GAP_MS
+        row |= {"paste_gap_bound_ms": bound, "paste_gap_ok": row["paste_gap_max_ms"] <= bound}
+    elif idle and during:
         bound = max(PASTE_GAP_FACTOR * row["idle_itl_ms"], PASTE_GAP_FLOOR_MS)
         row |= {"paste_gap_bound_ms": bound, "paste_gap_ok": row["paste_gap_p99_ms"] <= bound}
     return row

@@ -111,7 +111,9 @@ def _run(desk: Desk, scenario: Scenario) -> Row:
     tabs = _tabs(scenario, desk.count_tokens, draw)
     desk.peak_used_blocks = 0
     answers = _Play(desk, scenario, tabs, f"w2-{number}").play()
-    figures = tab_figures.figures(answers, desk.info.block_size)
+    figures = tab_figures.figures(
+        answers, desk.info.block_size, desk.info.device.startswith("cuda")
+    )
     return {
         "tabs": scenario.tabs,
         "system": scenario.system,

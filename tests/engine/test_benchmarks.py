@@ -202,14 +202,16 @@ def answer(tab: int, turn: int, sent: float, tokens: list[float], **fields: obje
 
 def test_gaps_during_a_paste_are_those_of_the_others() -> None:
     other = answer(1, 0, 0.0, [1.0, 1.02, 1.04, 1.3, 1.4, 2.0])
+    before = answer(0, 0, 0.0, [1.0, 1.05, 1.1])
     paste = answer(0, 1, 1.1, [1.35, 1.36], is_paste=True)
-    figures = tab_figures.figures([other, paste], 16)
+    figures = tab_figures.figures([other, before, paste], 16)
     assert figures["idle_itl_ms"] == pytest.approx(20.0)
     assert figures["num_paste_gaps"] == 2  # 1.04 to 1.3, and 1.3 to 1.4
     assert figures["paste_gap_max_ms"] == pytest.approx(260.0)
     assert figures["paste_gap_bound_ms"] == 150.0
     assert figures["paste_gap_ok"] is False
     assert figures["paste_ttft_ms"] == pytest.approx(250.0)
+    assert tab_figures.figures([other, before, paste], 16, on_gpu=True)["paste_gap_bound_ms"] == 8.0
 
 
 def test_cached_ratios_are_of_what_could_be_shared() -> None:
