@@ -241,9 +241,9 @@ class BlockPool:
         """Gives a pin back."""
         assert self._columns.pins[block_id] > 0, f"block {block_id} is not pinned"
         before = self._view(block_id)
+        self._drop_reference(block_id)
         self._columns.pins[block_id] -= 1
         self.num_pinned -= self._columns.pins[block_id] == 0
-        self._drop_reference(block_id)
         self._emit(
             BlockEventKind.UNPINNED, "unpin", block_id, before, conversation_id=conversation_id
         )
@@ -275,19 +275,21 @@ class BlockPool:
     def _drop_reference(self, block_id: int) -> None:
         count = self._columns.ref_count[block_id] - 1
         assert count >= 0, f"block {block_id} released more often than taken"
+        cached = self._hash[block_id] is not None
+        if count == 0:
+            # First: should it fail, the block still is what the last event said.
+            (self.free.push_back if cached else self.free.push_front)(block_id)
         self._columns.ref_count[block_id] = count
         self.num_shared -= count == 1
         if count:
             return
-        if self._hash[block_id] is None:
+        if cached:
+            self._columns.state[block_id] = CACHED
+            self.num_cached += 1
+        else:
             self._columns.state[block_id] = FREE
             self._columns.fill[block_id] = 0
             self._columns.owner[block_id] = -1
-            self.free.push_front(block_id)
-        else:
-            self._columns.state[block_id] = CACHED
-            self.num_cached += 1
-            self.free.push_back(block_id)
 
     def _view(self, block_id: int) -> BlockView | None:
         return self.view(block_id) if self.log.enabled else None

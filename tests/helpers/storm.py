@@ -256,7 +256,7 @@ class Storm:
         whole, size = tuple(tokens), self.setup.block_size
         self.seen[f"{done.reason}{done.limit}"] += 1
         assert whole == expected.ids[: len(whole)], f"{name}: {whole} instead of {expected}"
-        assert done.usage.cached_tokens < len(asked.ids) + len(tokens)
+        assert done.usage.output_tokens == len(asked.said_ids) + len(tokens)
         kept = (*asked.given, *whole)
         assert done.turn.output_ids == kept[: len(done.turn.output_ids)]
         if done.reason is FinishReason.STOP or done.limit in ("max_tokens", "context"):

@@ -122,6 +122,10 @@ class Subject:
     def params(self, draw: random.Random, max_tokens: int) -> SamplingParams:
         raise NotImplementedError
 
+    def greedy(self, max_tokens: int) -> SamplingParams:
+        """The likeliest tokens, and no end before ``max_tokens``."""
+        return SamplingParams(temperature=0.0, max_tokens=max_tokens, seed=0, ignore_eos=True)
+
     def void_cache(self) -> None:
         """Overwrites all KV."""
         raise NotImplementedError
