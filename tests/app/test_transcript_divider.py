@@ -103,17 +103,18 @@ def test_who_follows_the_end_still_sees_it(transcript: Transcript) -> None:
     assert bar.value() == bar.maximum()
 
 
-def test_a_divider_from_the_start_has_its_room_too(transcript: Transcript) -> None:
-    views = [
-        replace(item.view, divider=WORDS if n == 3 else "")
-        for n, item in enumerate(transcript.items)
-    ]
-    before = transcript.page.height
-    transcript.set_messages(views)
+def test_a_divider_from_the_start_has_its_room_before_it_was_ever_seen(
+    transcript: Transcript,
+) -> None:
+    plain = [item.view for item in transcript.items]
+    transcript.set_messages(plain)
+    height = transcript.page.height
+    transcript.set_messages([*plain[:3], replace(plain[3], divider=WORDS), *plain[4:]])
+    assert not transcript.items[3].boxes
+    assert transcript.page.height == height + DIVIDER_HEIGHT
     transcript.scroll_by(-10_000)
     assert transcript.items[3].boxes[0].y == DIVIDER_HEIGHT
     assert stacked(transcript)
-    assert transcript.page.height > before
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
