@@ -22,6 +22,7 @@ from tests.benchmarks.attention_cases import (
     PagedCase,
     paged_case,
 )
+from tests.benchmarks.draw_cases import draw_case
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Row
 
@@ -41,6 +42,7 @@ _PREFILLS = ((512, 0), (2048, 0), (8192, 0), (512, 1536), (512, 7680))
 _SHARED = ((4, 512), (8, 2048), (8, 8192), (16, 2048), (16, 8192), (64, 2048), (64, 8192))
 _SHARED_OWN = 512
 _STORES = (1, 8, 64, 2048)
+_DRAWS, _VOCAB_SIZE = (1, 8, 64, 256), 151_936
 
 
 class Cases:
@@ -202,6 +204,8 @@ def cases(
         yield partial(make.prefill, tiny, 8, 16)
         yield partial(make.shared, tiny, 2, 32, 16)
         yield partial(make.store, tiny, 4)
+        for filtered in (False, True):
+            yield partial(draw_case, 2, 300, filtered, device, torch.float32)
         return
     for heads, batch, context in _DECODES:
         if options.batches and batch not in options.batches:
@@ -215,3 +219,6 @@ def cases(
         yield partial(make.shared, QWEN3_06B, batch, prefix, _SHARED_OWN)
     for tokens in _STORES:
         yield partial(make.store, QWEN3_06B, tokens)
+    for rows in _DRAWS:
+        for filtered in (False, True):
+            yield partial(draw_case, rows, _VOCAB_SIZE, filtered, device, torch.bfloat16)

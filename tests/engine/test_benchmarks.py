@@ -139,7 +139,7 @@ def test_kernels_agree_with_their_peers() -> None:
     result = kernel_rates.measure(Options(small=True))
     assert result["failed"] == 0
     assert {row["kernel"] for row in result["rows"]} >= {
-        *("paged_decode", "paged_prefill", "shared_prefix_decode", "store_kv")
+        *("paged_decode", "paged_prefill", "shared_prefix_decode", "store_kv", "sample")
     }
     assert all(row.get("max_difference", 0.0) < 1e-5 for row in result["rows"])
 
