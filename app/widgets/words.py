@@ -172,6 +172,8 @@ def model_words(state: ModelState) -> str:
         return tr("Starting the engine")
     if state.error is not None and state.error.code == "starter_model_missing":
         return tr("No model yet")
+    if state.error is not None and state.error.code in ("engine_died", "device_lost"):
+        return tr("The engine has stopped")
     if state.status is ModelStatus.FAILED:
         return tr("The model could not be loaded")
     return tr("No model loaded")

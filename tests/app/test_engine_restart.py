@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 
 from app.conversation import MessageStatus
 from app.session_state import ModelStatus
+from app.widgets.words import model_words
 from engine.api.commands import LoadModel, SetFocus, Submit, SubscribePool
 from engine.api.errors import DeviceLostError, ErrorInfo
 from tests.helpers.window_stage import Stage, window_stage
@@ -79,6 +80,7 @@ def test_card_offers_a_new_engine_and_nothing_that_cannot_help(stage, qtbot):
     assert card(stage).isVisible()
     assert card(stage).restart_engine_button.isVisible()
     assert FAULT.message in card(stage).cause.text()
+    assert model_words(stage.session.model_state) == "The engine has stopped"
     assert "Restart the engine" in card(stage).action.text()
     for name in ("retry_button", "choose_button", "fetch_button", "restart_program_button"):
         assert not getattr(card(stage), name).isVisible(), name
