@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.api.params import ChatMessage
 from engine.chat_encoder import EncodedPrompt
@@ -80,6 +82,28 @@ def test_answers_without_reasoning_are_exact_in_a_template_that_drops_it() -> No
     assert prompt.turn_start == exact
     assert prompt.token_ids[:exact] == talk.fed[:exact]
     assert prompt.reencoded_tokens == prompt.history_end - talk.same_length() > 0
+
+
+@pytest.mark.parametrize("name", ["qwen3", "deepseek-r1-distill", "mistral-v3", "mistral-nemo"])
+@settings(max_examples=40, deadline=None)
+@given(
+    with_system=st.booleans(),
+    answers=st.lists(
+        st.tuples(st.booleans(), st.text("ab é\n", max_size=8)), min_size=1, max_size=5
+    ),
+)
+def test_the_number_is_what_differs_from_the_turn_before(
+    name: str, with_system: bool, answers: list[tuple[bool, str]]
+) -> None:
+    """Reasoning now and then, system message or none: no token more or less than differs."""
+    messages = [system("Be kind"), user("Hello")] if with_system else [user("Hello")]
+    talk = Talk(BY_NAME[name], *messages)
+    for thinks, text in answers:
+        prompt = talk.ask(THOUGHT * thinks + text, "Next?")
+        same = talk.same_length()
+        assert prompt.reencoded_tokens == max(prompt.history_end - same, 0)
+        if prompt.reencoded_tokens == 0:
+            assert same == len(talk.fed)
 
 
 @pytest.mark.parametrize("name", ["mistral-v3", "mistral-nemo"])
