@@ -30,6 +30,8 @@ WEIGHTS = {
     "decode": 8,
     "end": 3,
     "preempt": 1,
+    "truncate": 2,
+    "reset": 1,
     "pause_or_resume": 1,
     "pin": 1,
     "unpin": 1,
@@ -184,6 +186,27 @@ class ManagerMachine(CountingMachine):
         self.naive.free(seq)
         assert freed == len(self.naive.pool.queue()) - before
         self.withdrawn.discard(seq)
+
+    def truncate(self, a, b, c):
+        seq = self.some(a, [seq for seq in self.live() if not seq.flights])
+        if seq is None:
+            return
+        num_tokens, request = 1 + b % len(seq.ids), self.real[seq]
+        # The whole history may still be asked for by others.
+        self.histories.append(list(seq.ids))
+        del request.token_ids[num_tokens:]
+        self.manager.truncate(request)
+        self.naive.truncate(seq, num_tokens)
+        self.withdrawn.add(seq)
+
+    def reset(self, a, b, c):
+        if a % 4 == 0:
+            for request in self.real.values():
+                self.manager.disown(request)
+            self.manager.reset()
+            self.pins.lost()
+            self.naive.reset(list(self.real))
+            self.withdrawn.clear()
 
     def pause_or_resume(self, a, b, c):
         seq = self.some(a, self.live())

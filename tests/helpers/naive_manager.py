@@ -180,6 +180,25 @@ class NaiveManager:
             self.pool.release(block_id)
         seq.clear()
 
+    def truncate(self, seq: NaiveSequence, num_tokens: int) -> None:
+        """All but the last of the tokens that are left stay computed."""
+        self.withdraw(seq)
+        del seq.ids[num_tokens:]
+        kept = self.blocks_for(num_tokens)
+        for block_id in reversed(seq.table[kept:]):
+            self.pool.release(block_id)
+        del seq.table[kept:]
+        seq.num_computed = min(seq.num_computed, num_tokens - 1)
+        seq.num_committed = min(seq.num_committed, num_tokens - 1)
+        seq.tried = min(seq.tried, seq.num_committed // self.block_size)
+
+    def reset(self, sequences: Sequence[NaiveSequence]) -> None:
+        """All blocks are free in the order of their ids; the device still has what it has."""
+        for seq in sequences:
+            seq.clear()
+        self.pool = NaivePool(len(self.pool.blocks), self.block_size)
+        self.computing, self.promised, self.pins = {}, {}, {}
+
     def pin(self, name: str, ids: Sequence[int]) -> int:
         found = self.known(ids, len(ids) // self.block_size)
         for block_id in found:
