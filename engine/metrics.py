@@ -21,6 +21,7 @@ class EngineMetrics:
         self.total_recomputed_tokens = 0
         self.total_output_tokens = 0
         self.num_preemptions = 0
+        self.num_begun_anew = 0
         self.prefill_tokens_per_s = 0.0
         self._decode_step_s = 0.0
         self._recent: deque[tuple[float, int]] = deque()

@@ -216,6 +216,7 @@ class StepLoop:
             DeviceLostError: no step can succeed any more.
         """
         raise_if_lost(error)
+        self._metrics.num_begun_anew += 1
         flown = {request: None for request in self.flights.abandon()}
         if self._committing is not None:
             flown |= {chunk.request: None for chunk in self._committing.output.chunks}

@@ -43,6 +43,7 @@ class Fuse:
 
 def start(lag: int) -> CheckedEngine:
     engine = CheckedEngine(20, 8, lag=lag, token_budget=32)
+    engine.may_begin_anew = True
     for name, prompt in PROMPTS.items():
         engine.add(name, prompt, max_tokens=14)
     return engine

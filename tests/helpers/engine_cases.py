@@ -72,6 +72,7 @@ class CheckedEngine:
         self.events: list[RequestEvent] = []
         self.fold = PoolFold(num_blocks)
         self.core.log.enabled = True
+        self.may_begin_anew = False
 
     def add(self, request_id: str, prompt: Sequence[int], max_tokens: int = 8, **kw: object):
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens, seed=0)
@@ -90,6 +91,9 @@ class CheckedEngine:
 
     def check(self) -> None:
         assert self.core.violations() == []
+        assert self.runner.faults == []
+        # The core survives a fault of its own; a test that did not plant one must not.
+        assert self.may_begin_anew or not self.core.metrics.num_begun_anew
         self.fold.apply(self.core.log.drain())
         self.fold.check(self.core.pool, self.core.live_tables())
 

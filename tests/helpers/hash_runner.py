@@ -51,6 +51,7 @@ class HashRunner:
         self.fail_next_submit: Exception | None = None
         self.fail_next_result: Exception | None = None
         self.bad_requests: set[str] = set()
+        self.faults: list[str] = []
         self._last: dict[str, int] = {}
 
     @property
@@ -68,7 +69,7 @@ class HashRunner:
             raise failure
         destinations = [destination for _, destination in output.block_copies]
         # A real runner copies all of them at once: two copies into one block would be a race.
-        assert len(destinations) == len(set(destinations)), "two copies into one block"
+        self._require(len(destinations) == len(set(destinations)), "two copies into one block")
         for source, destination in output.block_copies:
             size = self.block_size
             self.pool[destination * size : (destination + 1) * size] = self.pool[
@@ -85,8 +86,15 @@ class HashRunner:
     def forget(self, request_id: str) -> None:
         self._last.pop(request_id, None)
 
+    def _require(self, ok: bool, fault: str) -> None:
+        """Keeps what is wrong with a step: the core recovers from a step that breaks off."""
+        if not ok:
+            self.faults.append(fault)
+            raise AssertionError(fault)
+
     def _slot(self, table: list[int], position: int) -> int:
         block_size = self.block_size
+        self._require(position // block_size < len(table), "a position without a block")
         return table[position // block_size] * block_size + position % block_size
 
     def _write(self, chunk: ScheduledChunk) -> None:
@@ -106,7 +114,8 @@ class HashRunner:
         history = []
         for position in range(chunk.start + chunk.num_tokens):
             cell = self.pool[self._slot(request.block_table, position)]
-            assert cell is not None, f"position {position} of {request.request_id} has no KV"
+            self._require(cell is not None, f"position {position} has no KV")
+            assert cell is not None
             history.append(cell)
         token = next_token(history)
         self._last[request.request_id] = token
