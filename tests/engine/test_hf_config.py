@@ -260,3 +260,23 @@ def test_entries_without_effect_are_no_reason_to_refuse() -> None:
         "rope_scaling": {"type": "yarn", "factor": 2.0, "finetuned": True},
     }
     assert config_of("LlamaForCausalLM", **harmless).rope_scaling[0] == ("rope_type", "yarn")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "entries"),
+    [
+        ("Qwen2ForCausalLM", {"use_sliding_window": True, "max_window_layers": 3}),
+        ("Qwen3ForCausalLM", {"use_sliding_window": True, "max_window_layers": 0}),
+        ("Gemma3ForCausalLM", {}),
+        ("Gemma3ForCausalLM", {"sliding_window_pattern": 3}),
+    ],
+)
+def test_layers_with_a_window_are_those_of_transformers(
+    architecture: str, entries: dict[str, Any]
+) -> None:
+    import transformers
+
+    entries = {"sliding_window": 5, **entries}
+    theirs = getattr(transformers, architecture).config_class(**SIZES, **entries)
+    kinds = [5 if kind == "sliding_attention" else None for kind in theirs.layer_types]
+    assert config_of(architecture, **entries).layer_windows == tuple(kinds)
