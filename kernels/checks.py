@@ -21,3 +21,32 @@ def check_paged(query: Tensor, k_cache: Tensor, v_cache: Tensor) -> None:
         raise ValueError(f"query {tuple(query.shape)} and cache {tuple(k_cache.shape)} do not fit")
     if not (k_cache.is_contiguous() and v_cache.is_contiguous()) or query.stride(2) != 1:
         raise ValueError("the caches must be contiguous, and so must the query's last dimension")
+
+
+def check_rows(x: Tensor, weight: Tensor, name: str) -> Tensor:
+    """``x`` as ``[rows, size]``, a view.
+
+    Args:
+        x: ``[..., size]``, size contiguous, the other dimensions evenly apart.
+        weight: ``[size]``, contiguous.
+        name: of ``x``, for the message.
+
+    Raises:
+        ValueError: they do not fit; the message has the shapes and strides.
+    """
+    size = x.shape[-1]
+    if weight.shape != (size,) or not weight.is_contiguous():
+        raise ValueError(f"{name} {tuple(x.shape)} and weight {tuple(weight.shape)} do not fit")
+    return as_rows(x, name)
+
+
+def as_rows(x: Tensor, name: str) -> Tensor:
+    """``x`` ``[..., size]`` as ``[rows, size]``, a view; see ``check_rows``."""
+    if x.stride(-1) != 1 and x.shape[-1] > 1:
+        raise ValueError(f"the last dimension of {name} must be contiguous: strides {x.stride()}")
+    try:
+        return x.view(-1, x.shape[-1])
+    except RuntimeError as error:
+        raise ValueError(
+            f"the rows of {name} must be evenly apart: shape {tuple(x.shape)}, strides {x.stride()}"
+        ) from error

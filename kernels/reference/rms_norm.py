@@ -38,3 +38,9 @@ def head_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         eps: added to the mean square.
     """
     return rms_norm(x, None, eps) * weight
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """``residual + x``, and what ``rms_norm`` makes of it; shapes as there."""
+    total = residual + x
+    return total, rms_norm(total, weight, eps)

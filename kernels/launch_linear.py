@@ -1,0 +1,152 @@
+"""Tuning choices of ``skinny_linear``: which kernel multiplies, and in what tiles."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import torch
+
+from kernels.launch import MIN_DOT_ROWS, next_power_of_2
+
+_LIBRARY_ELEMENTS = 16_000_000
+"""Weights from which the library reaches the memory's speed by itself."""
+
+_VECTOR_ROWS = 2
+_VECTOR_INNER = 4096
+_VECTOR_PROGRAMS = 512
+_VECTOR_WEIGHTS = 64
+_DOT_ROWS = 64
+_SPLIT_PROGRAMS = 256
+_MOST_SPLITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLaunch:
+    """Multiply-adds without tensor cores. ``outputs``: of the product, a program."""
+
+    outputs: int
+    num_warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class DotLaunch:
+    """Tensor cores, a pipelined loop over the inner dimension.
+
+    ``rows``: of ``x``, a program. ``outputs``: of the product, a program. ``depth``: inner elements
+    a step of the loop. ``splits``: programs that share one tile of the result.
+    ``weight_first``: the weight is the product's left operand.
+    """
+
+    rows: int
+    outputs: int
+    depth: int
+    splits: int
+    num_warps: int
+    num_stages: int
+    weight_first: bool
+
+
+LinearLaunch = VectorLaunch | DotLaunch
+
+
+@functools.cache
+def shared_bytes(device: torch.device) -> int:
+    """Shared memory that one program can have; without limit elsewhere (the interpreter)."""
+    if device.type != "cuda":
+        return 1 << 30
+    properties = torch.cuda.get_device_properties(device)
+    # Not in torch's own type information.
+    return int(getattr(properties, "shared_memory_per_block_optin"))  # noqa: B009
+
+
+def linear_launch(
+    rows: int,
+    outputs: int,
+    inner: int,
+    gated: bool,
+    joined: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> LinearLaunch | None:
+    """How a product of this shape is cut up; None: the library is faster.
+
+    Found with ``tests/benchmarks/linear_sweep.py`` on an H200; its table is in ``glue_rates.py``.
+
+    Args:
+        rows: of ``x``.
+        outputs: of the product, after the gate.
+        inner: its inner dimension.
+        gated: two products for each output.
+        joined: the parts of a split product will be added by the kernel that comes next.
+        dtype: of the operands.
+        device: where they lie.
+    """
+    factor = 2 if gated else 1
+    if outputs * inner * factor > _LIBRARY_ELEMENTS:
+        return None
+    if rows <= _VECTOR_ROWS and inner <= _VECTOR_INNER:
+        return _vector_launch(outputs, inner * factor)
+    if rows > _DOT_ROWS or dtype.itemsize != 2:
+        return None
+    chosen = _joined_launch(rows, outputs, inner) if joined else _whole_launch(rows, gated)
+    return fitted(chosen, factor, shared_bytes(device))
+
+
+def fitted(launch: DotLaunch, factor: int, limit: int) -> DotLaunch:
+    """The same with no more stages than fit into shared memory.
+
+    Args:
+        launch: of 16-bit operands.
+        factor: products for each output.
+        limit: bytes.
+    """
+    stage = (launch.rows + launch.outputs * factor) * launch.depth * 2
+    return replace(launch, num_stages=max(2, min(launch.num_stages, limit // stage)))
+
+
+def _whole_launch(rows: int, gated: bool) -> DotLaunch:
+    if rows <= 8:
+        return (
+            DotLaunch(8, 16, 128, 1, 1, 6, True) if gated else DotLaunch(8, 32, 64, 1, 2, 8, True)
+        )
+    if rows <= 16 and gated:
+        return DotLaunch(16, 16, 128, 1, 1, 5, False)
+    if rows <= 16:
+        return DotLaunch(16, 16, 128, 1, 2, 6, True)
+    # 64 rows cost what 32 cost: the larger tile takes the faster instruction.
+    return DotLaunch(64, 32, 128, 1, 4, 5, False)
+
+
+def _vector_launch(outputs: int, inner: int) -> VectorLaunch:
+    """About 512 programs, whose threads hold 64 weights each."""
+    each = 1 << max((outputs // _VECTOR_PROGRAMS).bit_length() - 1, 0)
+    threads = each * next_power_of_2(inner) // _VECTOR_WEIGHTS
+    return VectorLaunch(each, max(1, min(8, threads // 32)))
+
+
+def _joined_launch(rows: int, outputs: int, inner: int) -> DotLaunch:
+    if rows <= 8:
+        launch = DotLaunch(8, 16, 128, 1, 1, 5, True)
+    elif rows <= 16:
+        launch = DotLaunch(16, 16, 64, 1, 1, 8, True)
+    elif rows <= 32:
+        launch = DotLaunch(32, 16, 128, 1, 4, 5, True)
+    else:
+        launch = DotLaunch(64, 32, 128, 1, 4, 5, False)
+    tiles = -(-outputs // launch.outputs)
+    wanted = min(_MOST_SPLITS, next_power_of_2(-(-_SPLIT_PROGRAMS // tiles)))
+    # A part has two steps of the loop at least.
+    possible = max(1, inner // (2 * launch.depth))
+    return replace(launch, splits=min(wanted, possible))
+
+
+def fixed_launch(inner: int, dtype: torch.dtype) -> DotLaunch:
+    """The same tiles for any number of rows, so that a row's last bits do not depend on it.
+
+    Args:
+        inner: inner dimension of the product.
+        dtype: of the operands.
+    """
+    depth = 64 if inner < 1024 or dtype.itemsize > 2 else 128
+    return DotLaunch(MIN_DOT_ROWS, 32, depth, 1, 4, 4, True)
