@@ -7,7 +7,7 @@ same interface.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -25,6 +25,31 @@ class StepAttention(Protocol):
             layer: index of the layer.
             query: ``[tokens, heads, head_dim]``, rotated.
             key: ``[tokens, kv_heads · head_dim]``, rotated; ``value`` likewise, not rotated.
+
+        Returns:
+            ``[tokens, heads · head_dim]``.
+        """
+
+
+@runtime_checkable
+class StoringStep(Protocol):
+    """Attention of a step whose keys and values another kernel may store, along with what it does
+    to them; then ``attend_stored`` takes the place of the call.
+    """
+
+    @property
+    def slot_mapping(self) -> Tensor:
+        """``[tokens]`` integers; −1 stores nothing."""
+
+    def caches(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer, ``[num_blocks, block_size, kv_heads, head_dim]`` each."""
+
+    def attend_stored(self, layer: int, query: Tensor) -> Tensor:
+        """Attends once the step's keys and values are in the caches.
+
+        Args:
+            layer: index of the layer.
+            query: ``[tokens, heads, head_dim]``, rotated.
 
         Returns:
             ``[tokens, heads · head_dim]``.
