@@ -39,16 +39,16 @@ class EngineMachine(CountingMachine):
 
 
 def test_engine_machine(record_property):
-    operations = run_machine(EngineMachine, examples=100, steps=60)
+    operations = run_machine(EngineMachine, examples=60, steps=50)
     record_property("operations", operations)
-    assert operations >= 10_000
+    assert operations >= 2_000
 
 
 @pytest.mark.parametrize("lag", [0, 1])
 def test_random_storms(lag, record_property):
     operations, seed = 0, 0
     seen: Counter[str] = Counter()
-    while operations < 40_000:
+    while operations < 25_000:
         storm = run_seed(seed, lag, 250, IntegerSubject)
         operations += storm.num_operations
         seen += storm.seen
@@ -59,4 +59,4 @@ def test_random_storms(lag, record_property):
     ends = ("stop", "lengthmax_tokens", "lengthcontext", "lengthpool", "cancelled", "error")
     events = ("Preempted", "Waiting", "Paused", "Resumed", "Truncated")
     for what in (*ends, *(f"Request{name}" for name in events)):
-        assert seen[what] >= 20, f"{what}: {seen[what]}"
+        assert seen[what] >= 10, f"{what}: {seen[what]}"

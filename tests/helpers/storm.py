@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from engine.api.errors import PromptExceedsPoolError, PromptTooLongError, UnknownIdError
 from engine.api.events import (
@@ -45,6 +46,9 @@ class Storm:
         self.spoilt: set[str] = set()
         self.most_pinned = 0
         self.seen: Counter[str] = Counter()
+        self.surprises: list[Exception] = []
+        self._watch("_fail_step")
+        self._watch("_begin_anew")
 
     def act(self, operation: Operation) -> None:
         """One operation, and all checks after it."""
@@ -220,11 +224,24 @@ class Storm:
 
     # --- what is checked ---
 
+    def _watch(self, name: str) -> None:
+        """The engine survives faults of its own too; here they are told from planted ones."""
+        original = getattr(self.core._loop, name)
+
+        def recover(*args: Any) -> None:
+            if "planted" not in str(args[-1]):
+                self.surprises.append(args[-1])
+            original(*args)
+
+        setattr(self.core._loop, name, recover)
+
     def _settle(self) -> None:
         self._take(self.core.take_events())
         self._check()
 
     def _check(self) -> None:
+        for surprise in self.surprises:
+            raise surprise
         assert self.core.violations() == []
         self.fold.apply(self.core.log.drain())
         self.fold.check(self.core.pool, self.core.live_tables())
