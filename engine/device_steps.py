@@ -15,7 +15,7 @@ from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
-from engine.staging import Download, Uploads
+from engine.staging import Download, Uploads, copies_to
 from kernels.reference.sample import Sampled
 
 NOT_FINITE = -1
@@ -49,7 +49,7 @@ class DeviceSteps:
         self._block_size = block_size
         self._device = device
         self._batch = DeviceBatch(block_size, max_blocks, max_requests, device, drawer)
-        self._uploads = Uploads(self._device)
+        self._uploads = Uploads(copies_to(device))
         self.graphs: DecodeGraphs | None = None
         if self._device.type == "cuda":
             self.graphs = DecodeGraphs(self._decode, self._batch, drawer, self._uploads, device)

@@ -69,7 +69,10 @@ class Case:
         with planted(fault):
             try:
                 self.check()
-            except AssertionError:
+            except (NameError, SyntaxError, AttributeError):
+                # The fault itself is written wrong.
+                raise
+            except Exception:
                 return
         raise AssertionError(
             f"case {self.number} passes although {fault.name} has {fault.new!r} "
