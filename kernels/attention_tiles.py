@@ -14,8 +14,17 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
+def first_blocks(table_ptr, first, lowest, length, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr):
+    """Block ids of a tile's tokens, which ``attend_tiles`` begins with."""
+    token = first * TILE + tl.arange(0, TILE)
+    known = (token >= lowest) & (token < length)
+    return tl.load(table_ptr + token // BLOCK_SIZE, mask=known, other=0)
+
+
+@triton.jit
 def attend_tiles(
     q,  # [ROWS, DIM_POW2]
+    next_block,  # of first_blocks
     k_head_ptr,  # the KV head's first element in k_cache [num_blocks, block_size, kv_heads, dim]
     v_head_ptr,
     table_ptr,  # the sequence's row of block ids
@@ -43,10 +52,14 @@ def attend_tiles(
     best = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, DIM_POW2], tl.float32)
+    end = tl.minimum(length, last * TILE)
     for tile in range(first, last):
         token = tile * TILE + step
         known = (token >= lowest) & (token < length)
-        block = tl.load(table_ptr + token // BLOCK_SIZE, mask=known, other=0)
+        block = next_block
+        # The next tile's block ids are on their way while this tile's keys are.
+        later = token + TILE
+        next_block = tl.load(table_ptr + later // BLOCK_SIZE, mask=later < end, other=0)
         # 64 bits before the multiplication: a large pool has more than 2**31 elements.
         place = (block.to(tl.int64) * BLOCK_SIZE + token % BLOCK_SIZE) * SLOT_STRIDE
         inside = known[:, None] & in_dim[None, :]

@@ -1,8 +1,8 @@
 """Who attends to what in a decode step: the contexts of a batch cut into items of equal work.
 
 The item list is made on the device from the lengths that a step really has, by one small kernel a
-step, for all layers. So a CUDA graph that was captured for wide tables cuts short contexts as finely
-as one for narrow tables, and one long context beside many short ones is spread over the device.
+step, for all layers. So a CUDA graph captured for wide tables cuts short contexts as finely as one
+for narrow tables, and one long context beside many short ones is spread over the device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from kernels.launch import DecodeLaunch, decode_launch, next_power_of_2
 
 ITEM_WORDS = tl.constexpr(8)
 """int32 words of an item: sequence, first tile, end tile, the sequence's first item, its number of
-items, lowest token, length. Word 0 of the plan is the number of items, the list begins at word 8."""
+items, lowest token, length. Word 0 of the plan is the number of items; the list begins at word 8.
+"""
 
 
 @triton.jit
@@ -57,8 +58,11 @@ def _plan_kernel(
     elif FIXED_TILES > 0:
         wanted = tl.cdiv(tiles, FIXED_TILES)
     else:
-        size = tl.maximum(tl.cdiv(tl.sum(tiles, 0), spread), min_tiles)
-        wanted = tl.cdiv(tiles, size)
+        # Rounded down: what does not fit the device at once would run alone at the end.
+        wanted = tiles * spread // tl.maximum(tl.sum(tiles, 0), 1)
+        # Joining takes as long as there are parts, a part as long as it has tiles.
+        joinable = (tl.sqrt(tiles.to(tl.float32)) * 4.0).to(tl.int32)
+        wanted = tl.minimum(tl.minimum(wanted, joinable), tl.cdiv(tiles, min_tiles))
     # A padded row has one item too: its output is written.
     items = tl.where(row < batch, tl.maximum(wanted, 1), 0)
     first_item = tl.sum(tl.where(row < own, items, 0), 0)

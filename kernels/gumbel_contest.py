@@ -1,4 +1,4 @@
-"""The noise of ``kernels.reference.gumbel``, bit for bit, and the largest score with it (Triton)."""
+"""The noise of ``kernels.reference.gumbel``, bit for bit, and the best score with it (Triton)."""
 
 from __future__ import annotations
 

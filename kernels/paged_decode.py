@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.attention_tiles import attend_tiles, empty_join, join_parts, normalise
+from kernels.attention_tiles import (
+    attend_tiles,
+    empty_join,
+    first_blocks,
+    join_parts,
+    normalise,
+)
 from kernels.checks import check_paged
 from kernels.decode_plan import ITEM_WORDS, DecodePlan, plan_decode
+from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
 from kernels.launch import next_power_of_2
 
@@ -51,6 +58,7 @@ def _paged_decode_kernel(
     TILE: tl.constexpr,
     CHUNK: tl.constexpr,
     SHARED: tl.constexpr,
+    EARLY: tl.constexpr,
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -69,6 +77,12 @@ def _paged_decode_kernel(
     if item >= count:
         return
 
+    table = table_ptr + sequence * table_stride
+    blocks = first_blocks(table, first, lowest, length, BLOCK_SIZE, TILE)
+    if EARLY:
+        # Plan and tables are older than the kernel before this one, whose end is waited for here.
+        gdc_wait()
+        gdc_launch_dependents()
     row = tl.arange(0, ROWS)
     dim = tl.arange(0, DIM_POW2)
     in_dim = dim < HEAD_DIM
@@ -86,9 +100,10 @@ def _paged_decode_kernel(
         q = q.to(tl.float32)
     acc, best, total = attend_tiles(
         q,
+        blocks,
         k_cache_ptr + kv_head * HEAD_DIM,
         v_cache_ptr + kv_head * HEAD_DIM,
-        table_ptr + sequence * table_stride,
+        table,
         first,
         last,
         lowest,
@@ -185,6 +200,7 @@ def paged_decode(
     max_context: int | None = None,
     window: int | None = None,
     plan: DecodePlan | None = None,
+    out: Tensor | None = None,
     splits: int | None = None,
     deterministic: bool = False,
     upcast: bool = False,
@@ -202,7 +218,9 @@ def paged_decode(
         max_context: the longest of ``context_lens``, known to the host; else the tables' width.
         window: a query sees the last so many tokens, its own included; None for all.
         plan: from ``plan_decode`` of the same lengths, once for all layers of a step; then
-            ``max_context``, ``window``, ``splits`` and ``deterministic`` are the plan's.
+            ``max_context``, ``window``, ``splits`` and ``deterministic`` are the plan's. At least
+            one kernel that does not start early must lie between the plan and the first use.
+        out: ``[batch, heads, head_dim]``, contiguous, is written; a new tensor if None.
         splits: parts of every context; chosen by ``launch.decode_launch`` if None.
         deterministic: a sequence's output depends on its own length alone, bit for bit.
         upcast: multiply in float32 (the interpreter cannot multiply bfloat16).
@@ -222,9 +240,12 @@ def paged_decode(
         )
     if plan is not None and plan.batch != batch:
         raise ValueError(f"a plan of {plan.batch} sequences for {batch} rows")
-    out = torch.empty((batch, num_heads, head_dim), dtype=query.dtype, device=query.device)
+    result = query.new_empty(query.shape) if out is None else out
+    if result.shape != query.shape or not result.is_contiguous():
+        raise ValueError(f"out {tuple(result.shape)} must be contiguous, {tuple(query.shape)}")
     if batch == 0:
-        return out
+        return result
+    early = plan is not None
     if plan is None:
         plan = plan_decode(
             context_lens,
@@ -236,8 +257,10 @@ def paged_decode(
             splits=splits,
             deterministic=deterministic,
         )
-    launch_decode(query, k_cache, v_cache, block_tables, out, plan, scale, upcast=upcast)
-    return out
+    launch_decode(
+        query, k_cache, v_cache, block_tables, result, plan, scale, early=early, upcast=upcast
+    )
+    return result
 
 
 def launch_decode(
@@ -250,6 +273,7 @@ def launch_decode(
     scale: float,
     *,
     shared: SharedParts | None = None,
+    early: bool = True,
     upcast: bool = False,
 ) -> None:
     """Computes a plan's items and joins them, with ``shared`` ones if there are; see
@@ -257,11 +281,13 @@ def launch_decode(
 
     Args:
         out: ``[batch, heads, head_dim]``, contiguous; is written.
+        early: the launch may begin before the kernel before it ends: that is not the plan's.
     """
     num_heads, head_dim = query.shape[1:]
     block_size, num_kv_heads = k_cache.shape[1:3]
     group = num_heads // num_kv_heads
     launch = plan.launch
+    early = early and launch.early
     with on_device_of(query):
         _paged_decode_kernel[(num_kv_heads, plan.capacity)](
             query,
@@ -292,8 +318,10 @@ def launch_decode(
             TILE=launch.tile,
             CHUNK=launch.join_chunk,
             SHARED=shared is not None,
+            EARLY=early,
             UPCAST=upcast,
             PRECISION="ieee",
             num_warps=launch.num_warps,
             num_stages=launch.num_stages,
+            **pdl_option(early),
         )

@@ -53,18 +53,21 @@ def _attend_keys(
     """Goes on with a running softmax; not ``MASKED``: every row sees every key of the tiles."""
     dim = tl.arange(0, DIM_POW2)
     step = tl.arange(0, TILE)
+    end = tl.minimum(context, last * TILE)
+    key = first * TILE + step
+    next_block = tl.load(table_ptr + key // BLOCK_SIZE, mask=(key >= lowest) & (key < end), other=0)
     for tile in range(first, last):
         key = tile * TILE + step
-        if MASKED:
-            # The rest of the pages may be NaN, the table past the chunk's last block anything.
-            known = (key >= lowest) & (key < context)
-            block = tl.load(table_ptr + key // BLOCK_SIZE, mask=known, other=0)
-        else:
-            block = tl.load(table_ptr + key // BLOCK_SIZE)
+        known = (key >= lowest) & (key < context)
+        block = next_block
+        # The next tile's block ids are on their way while this tile's keys are.
+        later = key + TILE
+        next_block = tl.load(table_ptr + later // BLOCK_SIZE, mask=later < end, other=0)
         # 64 bits before the multiplication: a large pool has more than 2**31 elements.
         place = (block.to(tl.int64) * BLOCK_SIZE + key % BLOCK_SIZE) * SLOT_STRIDE
         place = place[:, None] + dim[None, :]
         if MASKED:
+            # The rest of the pages may be NaN.
             inside = known[:, None] & (dim < HEAD_DIM)[None, :]
             k = tl.load(k_head_ptr + place, mask=inside, other=0.0)
             v = tl.load(v_head_ptr + place, mask=inside, other=0.0)
@@ -177,19 +180,19 @@ def _paged_prefill_kernel(
         plain = tl.cdiv(tl.maximum(last_position - WINDOW + 1, 0), TILE)
         plain = tl.minimum(plain, tiles)
         best, total, acc = _attend_keys(
-            q, best, total, acc, k_head, v_head, table, position, lowest, context, edge, plain, scale,
-            NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
+            q, best, total, acc, k_head, v_head, table, position, lowest, context, edge, plain,
+            scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
             PRECISION,
         )  # fmt: skip
         plain_end = tl.maximum(plain_end, plain)
     best, total, acc = _attend_keys(
-        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain, plain_end, scale,
-        NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, False, UPCAST,
+        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain, plain_end,
+        scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, False, UPCAST,
         PRECISION,
     )  # fmt: skip
     best, total, acc = _attend_keys(
-        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain_end, tiles, scale,
-        NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
+        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain_end, tiles,
+        scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
         PRECISION,
     )  # fmt: skip
 

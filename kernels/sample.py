@@ -176,9 +176,7 @@ def _draw_kernel(
     tl.debug_barrier()
     done = tl.atomic_add(done_ptr + row, 1, sem="acq_rel")
     if done == chunks - 1:
-        totals = tl.load(
-            winner_ptr + place, mask=inside, other=float("-inf"), cache_modifier=".cg"
-        )
+        totals = tl.load(winner_ptr + place, mask=inside, other=float("-inf"), cache_modifier=".cg")
         winners = tl.load(
             winner_token_ptr + place, mask=inside, other=0x7FFFFFFF, cache_modifier=".cg"
         )

@@ -104,9 +104,7 @@ def _narrow(
 
 
 @triton.jit
-def _after_first_round(
-    number_ptr, mass_ptr, row, chunks, top_k, top_p, CHUNKS_POW2: tl.constexpr
-):
+def _after_first_round(number_ptr, mass_ptr, row, chunks, top_k, top_p, CHUNKS_POW2: tl.constexpr):
     numbers, masses = _merged(number_ptr, mass_ptr, row, chunks, CHUNKS_POW2)
     whole = tl.max(masses, 0)
     low, high, number_above, mass_above = _narrow(
@@ -239,9 +237,7 @@ def _bound_kernel(
         number_ptr, mass_ptr, row, chunks, top_k, top_p, CHUNKS_POW2
     )
     second = tl.num_programs(0) * chunks * _PIVOTS
-    numbers, masses = _merged(
-        number_ptr + second, mass_ptr + second, row, chunks, CHUNKS_POW2
-    )
+    numbers, masses = _merged(number_ptr + second, mass_ptr + second, row, chunks, CHUNKS_POW2)
     low, high, number_above, mass_above = _narrow(
         _even_pivots(low, high), numbers, masses, low, high, number_above, mass_above, whole,
         top_k, top_p, _SLACK,
@@ -272,9 +268,7 @@ def _bound_kernel(
                 )  # fmt: skip
                 inside = (relative >= low) & (relative < high)
                 found += tl.sum(inside.to(tl.int32), 0)
-                smallest = tl.minimum(
-                    smallest, tl.min(tl.where(inside, relative, float("inf")), 0)
-                )
+                smallest = tl.minimum(smallest, tl.min(tl.where(inside, relative, float("inf")), 0))
                 largest = tl.maximum(largest, tl.max(tl.where(inside, relative, float("-inf")), 0))
                 ones = tl.full([CHUNK], 1, tl.int32)
                 place = tl.atomic_add(cursor + tl.zeros_like(ones), ones, mask=inside)

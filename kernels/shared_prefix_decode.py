@@ -13,10 +13,12 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.attention_tiles import attend_tiles, normalise
+from kernels.attention_tiles import attend_tiles, first_blocks, normalise
 from kernels.checks import check_paged
 from kernels.decode_plan import DecodePlan, plan_decode
+from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
 from kernels.launch import DecodeLaunch, SharedLaunch, next_power_of_2, shared_launch
 from kernels.paged_decode import SharedParts, launch_decode
@@ -50,9 +52,9 @@ def _shared_plan_kernel(
 
     column = tl.arange(0, WIDTH_POW2)
     inside = (row < groups)[:, None] & (column < WIDTH)[None, :]
-    member = tl.load(
-        member_ptr + row[:, None] * WIDTH + column[None, :], mask=inside, other=-1
-    ).to(tl.int32)
+    member = tl.load(member_ptr + row[:, None] * WIDTH + column[None, :], mask=inside, other=-1).to(
+        tl.int32
+    )
     found = member == own
     in_group = tl.sum(found.to(tl.int32), 1)
     first_row = tl.sum(in_group * first_items, 0) * WIDTH
@@ -102,6 +104,7 @@ def _shared_prefix_kernel(
     ROWS: tl.constexpr,
     ROW_TILES: tl.constexpr,
     TILE: tl.constexpr,
+    EARLY: tl.constexpr,
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -118,13 +121,18 @@ def _shared_prefix_kernel(
     if item >= count:
         return
 
+    members = member_ptr + group.to(tl.int64) * WIDTH
+    table = table_ptr + tl.load(members).to(tl.int64) * table_stride
+    length = tl.load(shared_ptr + group).to(tl.int32) * BLOCK_SIZE
+    blocks = first_blocks(table, first, 0, length, BLOCK_SIZE, TILE)
+    if EARLY:
+        # As in paged_decode.
+        gdc_wait()
+        gdc_launch_dependents()
     pair = (tl.program_id(0) % ROW_TILES) * ROWS + tl.arange(0, ROWS)
     member = pair // GROUP
     head = kv_head * GROUP + pair % GROUP
-    members = member_ptr + group.to(tl.int64) * WIDTH
     sequence = tl.load(members + member, mask=member < WIDTH, other=-1).to(tl.int64)
-    table_row = tl.load(members).to(tl.int64)
-    length = tl.load(shared_ptr + group).to(tl.int32) * BLOCK_SIZE
     dim = tl.arange(0, DIM_POW2)
     in_dim = dim < HEAD_DIM
     mask = (sequence >= 0)[:, None] & in_dim[None, :]
@@ -140,9 +148,10 @@ def _shared_prefix_kernel(
         q = q.to(tl.float32)
     acc, best, total = attend_tiles(
         q,
+        blocks,
         k_cache_ptr + kv_head * HEAD_DIM,
         v_cache_ptr + kv_head * HEAD_DIM,
-        table_ptr + table_row * table_stride,
+        table,
         first,
         last,
         0,
@@ -261,6 +270,7 @@ def shared_prefix_decode(
     *,
     max_context: int | None = None,
     plan: SharedPlan | None = None,
+    out: Tensor | None = None,
     upcast: bool = False,
 ) -> Tensor:
     """``paged_decode`` that reads what sequences have in common once a group.
@@ -275,7 +285,9 @@ def shared_prefix_decode(
         shared_blocks: ``[groups]`` integers; see ``plan_shared_prefix_decode``.
         scale: factor on the scores.
         max_context: the longest of ``context_lens``, known to the host; else the tables' width.
-        plan: from ``plan_shared_prefix_decode`` of the same inputs, once for all layers of a step.
+        plan: from ``plan_shared_prefix_decode`` of the same inputs, once for all layers of a step;
+            as in ``paged_decode`` some other kernel must lie between.
+        out: ``[batch, heads, head_dim]``, contiguous, is written; a new tensor if None.
         upcast: multiply in float32 (the interpreter cannot multiply bfloat16).
 
     Returns:
@@ -293,9 +305,12 @@ def shared_prefix_decode(
         )
     if shared_blocks.shape != members.shape[:1]:
         raise ValueError(f"{shared_blocks.shape[0]} prefixes for {members.shape[0]} groups")
-    out = torch.empty((batch, num_heads, head_dim), dtype=query.dtype, device=query.device)
+    result = query.new_empty(query.shape) if out is None else out
+    if result.shape != query.shape or not result.is_contiguous():
+        raise ValueError(f"out {tuple(result.shape)} must be contiguous, {tuple(query.shape)}")
     if batch == 0:
-        return out
+        return result
+    early = plan is not None
     if plan is None:
         plan = plan_shared_prefix_decode(
             context_lens,
@@ -334,20 +349,22 @@ def shared_prefix_decode(
             ROWS=plan.launch.rows,
             ROW_TILES=row_tiles,
             TILE=plan.launch.tile,
+            EARLY=early and plan.launch.early,
             UPCAST=upcast,
             PRECISION="ieee",
             num_warps=plan.launch.num_warps,
             num_stages=plan.launch.num_stages,
+            **pdl_option(early and plan.launch.early),
         )
     launch_decode(
         query,
         k_cache,
         v_cache,
         block_tables,
-        out,
+        result,
         plan.own,
         scale,
         shared=plan.parts,
         upcast=upcast,
     )
-    return out
+    return result

@@ -1,43 +1,158 @@
 """Paged attention through Triton kernels.
 
-One launch for all decodes of a step, one for each chunk.
+One launch a layer for all decodes of a step (two where some share a long beginning), one for all
+prefill chunks. How the contexts are cut is decided once a step, on the device.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from engine.attention.base import StepAttention
 from engine.attention.paged import PagedBackend
-from engine.batch import StepBatch
+from engine.attention.prefix_groups import PrefixGroups
+from engine.batch import PrefillSpan, StepBatch
 from engine.kv_cache import KVCache
+from engine.models.config import ModelConfig
+from kernels.decode_plan import DecodePlan, plan_decode
+from kernels.launch import prefill_launch
 from kernels.paged_decode import paged_decode
-from kernels.paged_prefill import paged_prefill
+from kernels.paged_prefill import ChunkPlace, paged_prefill, paged_prefill_batch, tile_list
+from kernels.shared_prefix_decode import (
+    SharedPlan,
+    plan_shared_prefix_decode,
+    shared_prefix_decode,
+)
 from kernels.store_kv import store_kv
 
 
 class PagedTritonBackend(PagedBackend):
-    """Attention over ``cache``, a paged pool on a CUDA device."""
+    """Attention over ``cache``, a paged pool on a CUDA device.
+
+    Args:
+        cache: the pool.
+        config: the model's shape.
+        deterministic: a sequence's output does not depend, to the last bit, on the others of a
+            step.
+    """
 
     name = "paged_triton"
 
-    def begin_step(self, batch: StepBatch) -> StepAttention:
-        return _Step(self.cache, batch, self.scale, self.windows)
+    def __init__(self, cache: KVCache, config: ModelConfig, deterministic: bool = False) -> None:
+        super().__init__(cache, config)
+        self._heads = (config.num_heads, config.num_kv_heads, config.head_dim)
+        self._deterministic = deterministic
+
+    def begin_step(self, batch: StepBatch, groups: PrefixGroups | None = None) -> StepAttention:
+        """Lays out a step. The result is valid until the next call.
+
+        Args:
+            batch: the step, on the device.
+            groups: decodes that share a beginning, on the device; for layers without a window.
+        """
+        windows = set(self.windows) if batch.num_decodes else set()
+        plans = {window: self._plan(batch, window) for window in windows}
+        shared = None
+        if groups is not None and None in windows and not self._deterministic:
+            shared = plan_shared_prefix_decode(
+                batch.decode_lengths,
+                groups.members,
+                groups.shared_blocks,
+                self.cache.block_size,
+                *self._heads,
+                batch.max_decode_length,
+            )
+        prefills = _Prefills(batch.prefills, self._heads) if batch.prefills else None
+        return _Step(self, batch, plans, groups, shared, prefills)
+
+    def _plan(self, batch: StepBatch, window: int | None) -> DecodePlan:
+        return plan_decode(
+            batch.decode_lengths,
+            *self._heads,
+            batch.max_decode_length,
+            window=window,
+            deterministic=self._deterministic,
+        )
+
+
+class _Prefills:
+    """The chunks of a step: their tiles and block ids, where there is more than one of them."""
+
+    def __init__(self, spans: Sequence[PrefillSpan], heads: tuple[int, int, int]) -> None:
+        num_heads, num_kv_heads, head_dim = heads
+        group = num_heads // num_kv_heads
+        self._spans = spans
+        if len(spans) == 1:
+            return
+        self._launch = prefill_launch(sum(span.num_tokens for span in spans), group, head_dim)
+        self._block_ids = torch.cat([span.block_table for span in spans])
+        places, offset = [], 0
+        for span in spans:
+            places.append(ChunkPlace(span.first_row, span.num_tokens, span.start, offset))
+            offset += len(span.block_table)
+        tiles = torch.from_numpy(tile_list(places, group, self._launch.rows))
+        if self._block_ids.is_cuda:
+            tiles = tiles.pin_memory().to(self._block_ids.device, non_blocking=True)
+        self._tiles = tiles
+
+    def attend(
+        self,
+        query: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        scale: float,
+        window: int | None,
+        out: Tensor,
+    ) -> None:
+        """Fills the chunks' rows of ``out``."""
+        if len(self._spans) == 1:
+            span = self._spans[0]
+            rows = slice(span.first_row, span.first_row + span.num_tokens)
+            paged_prefill(
+                query[rows],
+                k_cache,
+                v_cache,
+                span.block_table,
+                span.start,
+                scale,
+                window=window,
+                out=out[rows],
+            )
+            return
+        paged_prefill_batch(
+            query,
+            k_cache,
+            v_cache,
+            self._block_ids,
+            self._tiles,
+            scale,
+            self._launch,
+            window=window,
+            out=out,
+        )
 
 
 class _Step:
     def __init__(
         self,
-        cache: KVCache,
+        backend: PagedTritonBackend,
         batch: StepBatch,
-        scale: float,
-        windows: tuple[int | None, ...],
+        plans: dict[int | None, DecodePlan],
+        groups: PrefixGroups | None,
+        shared: SharedPlan | None,
+        prefills: _Prefills | None,
     ) -> None:
-        self._cache = cache
+        self._cache = backend.cache
+        self._scale = backend.scale
+        self._windows = backend.windows
         self._batch = batch
-        self._scale = scale
-        self._windows = windows
+        self._plans = plans
+        self._groups = groups
+        self._shared = shared
+        self._prefills = prefills
 
     @property
     def slot_mapping(self) -> Tensor:
@@ -53,25 +168,33 @@ class _Step:
         return self.attend_stored(layer, query)
 
     def attend_stored(self, layer: int, query: Tensor) -> Tensor:
-        batch, scale, window = self._batch, self._scale, self._windows[layer]
+        batch, window = self._batch, self._windows[layer]
         k_cache, v_cache = self.caches(layer)
-        parts: list[Tensor] = []
+        out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if batch.num_decodes:
-            parts.append(
-                paged_decode(
-                    query[: batch.num_decodes],
-                    k_cache,
-                    v_cache,
-                    batch.decode_block_tables,
-                    batch.decode_lengths,
-                    scale,
-                    max_context=batch.max_decode_length,
-                    window=window,
-                )
-            )
-        for span in batch.prefills:
-            rows = query[span.first_row : span.first_row + span.num_tokens]
-            table, start = span.block_table, span.start
-            parts.append(paged_prefill(rows, k_cache, v_cache, table, start, scale, window=window))
-        out = parts[0] if len(parts) == 1 else torch.cat(parts)
+            rows = slice(0, batch.num_decodes)
+            self._decode(query[rows], k_cache, v_cache, window, out[rows])
+        if self._prefills is not None:
+            self._prefills.attend(query, k_cache, v_cache, self._scale, window, out)
         return out.flatten(1)
+
+    def _decode(
+        self, query: Tensor, k_cache: Tensor, v_cache: Tensor, window: int | None, out: Tensor
+    ) -> None:
+        tables, lengths = self._batch.decode_block_tables, self._batch.decode_lengths
+        if self._shared is not None and self._groups is not None and window is None:
+            shared_prefix_decode(
+                query,
+                k_cache,
+                v_cache,
+                tables,
+                lengths,
+                self._groups.members,
+                self._groups.shared_blocks,
+                self._scale,
+                plan=self._shared,
+                out=out,
+            )
+            return
+        plan = self._plans[window]
+        paged_decode(query, k_cache, v_cache, tables, lengths, self._scale, plan=plan, out=out)

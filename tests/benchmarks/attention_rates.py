@@ -31,7 +31,6 @@ from kernels.launch import (
     DecodeLaunch,
     PrefillLaunch,
     decode_launch,
-    prefill_launch,
     shared_launch,
 )
 from kernels.paged_decode import paged_decode
@@ -139,8 +138,10 @@ def decode_row(
     out = call(tables[0])
     for row in (0, batch - 1):
         expected = dense(pool, query[row : row + 1], tables[0][row], context)
-        error = max(error, float((out[row] - expected[0]).abs().max())) if row else float(
-            (out[row] - expected[0]).abs().max()
+        error = (
+            max(error, float((out[row] - expected[0]).abs().max()))
+            if row
+            else float((out[row] - expected[0]).abs().max())
         )
     spent = microseconds([lambda table=table: call(table) for table in tables])
     result: dict[str, object] = {
@@ -259,24 +260,27 @@ def prefill_row(
 
 def decode_sweep() -> Iterator[DecodeLaunch]:
     base = decode_launch(HEADS, KV_HEADS, HEAD_DIM, torch.device("cuda", 0))
-    for tile, warps, stages in [
-        (64, 4, 3), (64, 2, 3), (32, 2, 4), (64, 4, 2), (32, 2, 3), (32, 1, 4), (64, 2, 2),
-        (128, 4, 2), (32, 1, 3), (64, 4, 4), (128, 4, 3), (64, 1, 2), (64, 1, 3), (128, 8, 2),
-        (16, 1, 5),
+    for warps, stages, programs, early, chunk in [
+        (2, 2, 4, True, 16), (2, 2, 4, False, 16), (2, 3, 3, True, 16), (2, 2, 5, True, 16),
+        (2, 2, 6, True, 16), (2, 2, 4, True, 32), (2, 2, 4, True, 8), (4, 2, 4, True, 16),
+        (4, 3, 3, True, 16), (4, 2, 5, True, 16), (2, 3, 2, True, 16), (4, 2, 4, True, 32),
+        (1, 2, 4, True, 16), (2, 3, 4, True, 16),
     ]:  # fmt: skip
-        for programs, tokens in [(4, 64), (8, 64), (2, 64), (4, 128), (4, 256), (3, 64)]:
-            yield replace(
-                base,
-                tile=tile,
-                spread=programs * 132 // KV_HEADS,
-                min_tiles=max(1, tokens // tile),
-                num_warps=warps,
-                num_stages=stages,
-            )
+        yield replace(
+            base,
+            spread=programs * 132 // KV_HEADS,
+            num_warps=warps,
+            num_stages=stages,
+            early=early,
+            join_chunk=chunk,
+        )
 
 
 def sweep_decode(pool: Pool, until: float) -> None:
-    shapes = [(1, 512), (1, 4096), (1, 32768), (8, 512), (8, 4096), (64, 512), (64, 4096)]
+    shapes = [
+        (1, 512), (1, 4096), (1, 32768), (8, 512), (8, 4096), (8, 32768), (16, 4096), (17, 4096),
+        (64, 512), (64, 4096),
+    ]  # fmt: skip
     for launch in decode_sweep():
         if time.monotonic() > until:
             return
@@ -284,11 +288,16 @@ def sweep_decode(pool: Pool, until: float) -> None:
         print(
             json.dumps(
                 {
-                    "sweep": "decode", "tile": launch.tile, "warps": launch.num_warps,
-                    "stages": launch.num_stages, "spread": launch.spread,
-                    "min": launch.min_tiles, "us": [row["us"] for row in times],
+                    "sweep": "decode",
+                    "tile": launch.tile,
+                    "warps": launch.num_warps,
+                    "stages": launch.num_stages,
+                    "spread": launch.spread,
+                    "early": launch.early,
+                    "chunk": launch.join_chunk,
+                    "us": [row["us"] for row in times],
                     "error": max(row["error"] for row in times),
-                }  # fmt: skip
+                }
             ),
             flush=True,
         )
@@ -298,7 +307,7 @@ def sweep_shared(pool: Pool, until: float) -> None:
     for batch, prefix in [(16, 8192), (64, 8192), (4, 2048)]:
         base = shared_launch(batch, HEADS, KV_HEADS, HEAD_DIM, torch.device("cuda", 0))
         for (tile, warps, stages), programs in itertools.product(
-            [(64, 4, 3), (64, 4, 2), (128, 4, 2), (128, 8, 2), (64, 8, 3), (32, 4, 3)], [1, 2, 3]
+            [(64, 4, 3), (64, 4, 2), (128, 4, 2), (128, 8, 2), (64, 2, 2)], [1, 2]
         ):
             if time.monotonic() > until:
                 return
@@ -310,9 +319,8 @@ def sweep_shared(pool: Pool, until: float) -> None:
 
 def sweep_prefill(pool: Pool, until: float) -> None:
     for rows, tile, warps, stages in [
-        (128, 64, 8, 2), (128, 64, 8, 3), (128, 128, 8, 2), (128, 128, 8, 3), (64, 64, 4, 2),
-        (64, 64, 4, 3), (64, 128, 4, 2), (128, 64, 4, 2), (128, 64, 4, 3), (32, 64, 4, 3),
-        (256, 64, 8, 2), (128, 64, 8, 4),
+        (128, 64, 8, 2), (128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 2), (64, 64, 4, 3),
+        (64, 128, 4, 2), (128, 64, 4, 2), (64, 32, 4, 3),
     ]:  # fmt: skip
         if time.monotonic() > until:
             return
@@ -324,9 +332,10 @@ def sweep_prefill(pool: Pool, until: float) -> None:
         print(
             json.dumps(
                 {
-                    "sweep": str(launch), "us": [row["us"] for row in times],
+                    "sweep": str(launch),
+                    "us": [row["us"] for row in times],
                     "error": max(row["error"] for row in times),
-                }  # fmt: skip
+                }
             ),
             flush=True,
         )
@@ -357,12 +366,12 @@ def main() -> int:
         for shape in shapes:
             try:
                 print(json.dumps(row(*shape)), flush=True)
-            except Exception as error:  # noqa: BLE001 - the other rows are wanted all the same
+            except Exception as error:
                 print(json.dumps({"part": part, "shape": shape, "failed": repr(error)[:600]}))
         if arguments.sweep:
             try:
                 sweeps[part](pool, time.monotonic() + arguments.seconds)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 print(json.dumps({"sweep": part, "failed": repr(error)[:600]}), flush=True)
     return 0
 

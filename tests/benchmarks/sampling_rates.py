@@ -1,0 +1,97 @@
+"""Speed of the sampling kernels on a GPU: ``python tests/benchmarks/sampling_rates.py``.
+
+One JSON line a row: microseconds a call (CUDA-graph replay, median), and how many tokens of some
+calls differ from the reference's on the same logits (0 but for a cut within rounding).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+# As a script this folder would be the first on the path, not the repository.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+from torch import Tensor
+
+from kernels.reference.sample import RowParameters, pack
+from kernels.reference.sample import sample as reference
+from kernels.sample import sample
+from tests.benchmarks.attention_rates import microseconds
+
+VOCAB = 151_936
+KINDS: dict[str, dict[str, float]] = {
+    "greedy": {"temperature": 0.0},
+    "temperature": {"temperature": 0.6},
+    "top_k 50": {"top_k": 50},
+    "top_p 0.95": {"top_p": 0.95},
+    "top_k 50, top_p 0.9": {"top_k": 50, "top_p": 0.9, "temperature": 0.7},
+    "min_p 0.05": {"min_p": 0.05},
+}
+
+
+def logits_of(rows: int, kind: str, vocab: int = VOCAB) -> Tensor:
+    """Flat: normal. Peaked: a few tokens far above the rest, as of a trained model."""
+    flat = torch.randn((rows, vocab), device="cuda") * 2.0
+    if kind == "peaked":
+        steps = torch.arange(1, 2001, device="cuda").log() * 2.5
+        for row in flat:
+            row[torch.randperm(vocab, device="cuda")[:2000]] = 24.0 - steps
+    return flat
+
+
+def parameters_of(rows: int, choices: dict[str, float], draw: int) -> Tensor:
+    return torch.from_numpy(
+        pack(
+            [
+                RowParameters(seed=i * 7919 + 2**63, output_index=draw, **choices)
+                for i in range(rows)
+            ]
+        )
+    ).cuda()
+
+
+def row(batch: int, kind: str, shape: str, dtype: torch.dtype) -> dict[str, object]:
+    choices = KINDS[kind]
+    filtered = any(name != "temperature" for name in choices)
+    sets = [logits_of(batch, shape).to(dtype) for _ in range(4)]
+    packed = [parameters_of(batch, choices, draw) for draw in range(4)]
+
+    def call(i: int) -> Tensor:
+        return sample(sets[i], packed[i], filtered=filtered).tokens
+
+    different = 0
+    for i in range(2 if batch <= 8 else 1):
+        drawn = call(i)
+        expected = reference(sets[i], packed[i]).tokens
+        different += int((drawn != expected).sum())
+    spent = microseconds([lambda i=i: call(i) for i in range(4)])
+    return {
+        "part": "sample", "batch": batch, "kind": kind, "logits": shape,
+        "dtype": str(dtype).removeprefix("torch."), "us": round(spent, 1), "different": different,
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Prints all rows."""
+    torch.manual_seed(0)
+    cases = [
+        (batch, kind, shape, torch.bfloat16)
+        for batch in (1, 8, 64, 256)
+        for kind in KINDS
+        for shape in ("peaked", "flat")
+        if batch < 256 or kind == "temperature"
+    ]
+    cases += [(8, kind, "flat", torch.float32) for kind in ("temperature", "top_k 50, top_p 0.9")]
+    for case in cases:
+        try:
+            print(json.dumps(row(*case)), flush=True)
+        except Exception as error:
+            print(json.dumps({"case": str(case), "failed": repr(error)[:1500]}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
