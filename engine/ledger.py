@@ -18,6 +18,7 @@ class RequestLedger:
     """Begins and ends requests; every end goes through ``finish``.
 
     ``make_stream(stop)`` builds the text stream of a request, ``clock`` returns seconds.
+    ``ending``: a request that is not known any more while its blocks go back.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class RequestLedger:
         self.requests: dict[str, Request] = {}
         self.answers: dict[str, Answer] = {}
         self.events: list[RequestEvent] = []
+        self.ending: Request | None = None
         self.limits = limits
         self._queues = queues
         self._runner = runner
@@ -90,7 +92,9 @@ class RequestLedger:
         del self.answers[request.request_id], self.requests[request.request_id]
         self.events.append(last)
         self._runner.forget(request.request_id)
+        self.ending = request
         self._queues.finish(request, cause)
+        self.ending = None
         self._pins.renew(request.conversation_id)
 
     def pins_lost(self) -> None:

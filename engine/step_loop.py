@@ -204,6 +204,8 @@ class StepLoop:
         for request in (*failed, *built_on_it):
             request.drop_placeholders()
         self._scheduler.recompute(built_on_it, _STEP_FAILED)
+        # Before one of them may end: of a request that is over nothing more is told.
+        self._ledger.report_notes()
         return [request for request in failed if request.phase is not Phase.FINISHED]
 
     def _begin_anew(self, error: Exception) -> None:
@@ -224,6 +226,9 @@ class StepLoop:
         for request in flown:
             if request.phase is Phase.FINISHED:
                 self._manager.disown(request)
+        if self._ledger.ending is not None:
+            self._manager.disown(self._ledger.ending)
+            self._ledger.ending = None
         guard = self._scheduler.guard
         culprit = guard.first_suspect
         requests = list(self._ledger.requests.values())
