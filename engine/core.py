@@ -23,6 +23,7 @@ from engine.api.params import EngineConfig, SamplingParams
 from engine.block_manager import BlockManager
 from engine.block_pool import BlockPool
 from engine.event_log import PoolEventLog
+from engine.holds import BlockHolds
 from engine.ledger import RequestLedger
 from engine.limits import ModelLimits, check_prompt_size
 from engine.metrics import EngineMetrics
@@ -59,6 +60,7 @@ class EngineCore:
         self.metrics = EngineMetrics()
         self.scheduler = Scheduler(self.manager, config, self.metrics)
         self.pins = Pins(self.manager)
+        self.holds = BlockHolds(self.pool)
         self._runner = runner
         self._clock = clock
         self._ledger = RequestLedger(
@@ -308,6 +310,10 @@ class EngineCore:
         }
         return draining | self.requests
 
+    def held_tables(self) -> list[list[int]]:
+        """Block tables of all that hold blocks: requests, and those who look into the pool."""
+        return [*self.live_tables().values(), *self.holds.tables()]
+
     def live_tables(self) -> dict[str, list[int]]:
         """Block tables by request of all that hold blocks, those still draining included."""
         return {
@@ -318,8 +324,8 @@ class EngineCore:
 
     def violations(self) -> list[str]:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
-        return self.pool.violations(self.live_tables().values())
+        return self.pool.violations(self.held_tables())
 
     def violation_slices(self, slice_blocks: int = 4096) -> Iterator[list[str]]:
         """``violations`` in parts of a millisecond or so; to be dropped once something changes."""
-        return audit(self.pool, self.live_tables().values(), slice_blocks)
+        return audit(self.pool, self.held_tables(), slice_blocks)

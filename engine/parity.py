@@ -14,13 +14,20 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from engine.api.errors import InvalidValueError, NotSupportedYetError, PromptTooLongError
+from engine.api.errors import (
+    InterruptedQueryError,
+    InvalidValueError,
+    NotSupportedYetError,
+    PromptTooLongError,
+)
 from engine.api.events import ParityReport
 from engine.attention.base import AttentionBackend
 from engine.attention.dense import DenseBackend
 from engine.attention.make import make_backend
 from engine.core import EngineCore
 from engine.devices import DENSE, choose_backend
+from engine.holds import Hold, least_spare
+from engine.kv_cache import KVCache
 from engine.model_runner import ModelRunner
 from engine.parity_measure import bounds_of, difference
 from engine.parity_source import PresentKV, present_kv
@@ -34,6 +41,7 @@ from engine.parity_steps import (
     slots_of,
 )
 from engine.parity_words import compared_words, live_words
+from engine.slices import Pause, in_slices, no_pause
 
 
 class ParityInspector:
@@ -50,7 +58,6 @@ class ParityInspector:
 
     # --- two backends ---
 
-    @torch.inference_mode()
     def compare(
         self,
         token_ids: Sequence[int],
@@ -61,8 +68,8 @@ class ParityInspector:
     ) -> ParityReport:
         """Runs ``token_ids`` through two backends.
 
-        The engine's own backend works in free blocks of its pool if there are enough: lent, not
-        allocated, since between two steps nobody reads a free block. Others get their own storage.
+        The engine's own backend works in free blocks of its pool if there are enough: without
+        slices nobody else comes upon them. Others get their own storage.
 
         Raises:
             InvalidValueError: no tokens.
@@ -71,42 +78,59 @@ class ParityInspector:
             DeviceError: a backend that cannot run here.
         """
         self._check_length(len(token_ids))
+        lent = Hold(self._free_blocks(self._core.manager.num_blocks_for(len(token_ids))))
+        report = self._compare(token_ids, (backend, reference), lent, no_pause)
+        return replace(report, command_id=command_id)
+
+    def compare_slices(
+        self,
+        token_ids: Sequence[int],
+        backend: str,
+        reference: str = DENSE,
+        *,
+        conversation_id: str = "",
+        command_id: str = "",
+    ) -> Generator[None, None, ParityReport]:
+        """``compare`` in slices, between which the engine may run steps.
+
+        The blocks to work in are borrowed from the pool if it has enough.
+
+        Raises:
+            InterruptedQueryError: the borrowed blocks were taken back.
+        """
+        hold = self._borrow(len(token_ids), conversation_id)
+        names = backend, reference
+        try:
+            report = yield from in_slices(
+                lambda pause: self._compare(token_ids, names, hold, self._watching(hold, pause))
+            )
+            return replace(report, command_id=command_id)
+        finally:
+            self._core.holds.release(hold)
+
+    @torch.inference_mode()
+    def _compare(
+        self, token_ids: Sequence[int], asked: tuple[str, str], hold: Hold, pause: Pause
+    ) -> ParityReport:
         decoder = self._runner.decoder
-        names = [choose_backend(name, decoder.device)[0] for name in (backend, reference)]
+        names = [choose_backend(name, decoder.device)[0] for name in asked]
         ids = torch.tensor(list(token_ids), dtype=torch.int64, device=decoder.device)
-        side = self._side(names[0], ids, lend=True)
-        other = self._side(names[1], ids, lend=names[1] != names[0])
+        side = self._side(names[0], ids, hold.block_ids, pause)
+        other = self._side(names[1], ids, hold.block_ids if names[1] != names[0] else (), pause)
         bounds = bounds_of(decoder.dtype)
         lockstep = Lockstep(side, other, bounds.attention)
         positions = torch.arange(len(ids), device=decoder.device)
         wanted = decoder.forward(ids, positions, lockstep, positions[side.ends])
-        logits = difference(self._run(side), wanted, bounds.state)
+        logits = difference(self._run(side, pause), wanted, bounds.state)
         fault = first_fault(lockstep.findings, side.block_table, self._core.pool.block_size)
         words = compared_words(names, lockstep.findings, fault, bounds, logits, len(ids))
         report = _report(names, bounds.attention, lockstep.findings, fault, words)
         return replace(
             report,
-            command_id=command_id,
             num_tokens=len(ids),
             logits_error=logits.error,
             within_bound=fault is None and logits.first_row < 0,
         )
-
-    def _side(self, name: str, ids: Tensor, *, lend: bool) -> Side:
-        size = self._core.pool.block_size
-        num_blocks = -(-len(ids) // size)
-        live = self._runner.attention
-        if lend and live.name == name and live.cache is not None:
-            lent = self._free_blocks(num_blocks)
-            if lent:
-                return Side(live, ids, lent, size)
-        decoder = self._runner.decoder
-        backend = make_backend(
-            name, decoder.config, num_blocks, size, decoder.dtype, decoder.device
-        )
-        # Backwards, so that a block table that is not followed shows.
-        table = [] if backend.cache is None else list(range(num_blocks))[::-1]
-        return Side(backend, ids, table, size)
 
     def _free_blocks(self, count: int) -> list[int]:
         """That many free blocks that hold no cached content; none if there are too few."""
@@ -115,15 +139,39 @@ class ParityInspector:
             return []
         return list(islice((b for b in pool.free if pool.hash_of(b) is None), count))
 
-    def _run(self, side: Side) -> Tensor:
+    def _borrow(self, num_tokens: int, conversation_id: str) -> Hold:
+        """Blocks of the live pool to work in; none if there are too few or it has no pool."""
+        self._check_length(num_tokens)
+        core = self._core
+        spare = least_spare(core.scheduler)
+        hold: Hold | None = None
+        if self._runner.attention.cache is not None:
+            count = core.manager.num_blocks_for(num_tokens)
+            hold = core.holds.borrow(count, conversation_id, spare)
+        return hold or Hold()
+
+    def _side(self, name: str, ids: Tensor, lent: Sequence[int], pause: Pause) -> Side:
+        size = self._core.pool.block_size
+        num_blocks = -(-len(ids) // size)
+        live = self._runner.attention
+        if lent and live.name == name:
+            return Side(live, ids, tuple(lent), size, pause)
+        decoder = self._runner.decoder
+        backend = make_backend(
+            name, decoder.config, num_blocks, size, decoder.dtype, decoder.device
+        )
+        # Backwards, so that a block table that is not followed shows.
+        table = [] if backend.cache is None else list(range(num_blocks))[::-1]
+        return Side(backend, ids, table, size, pause)
+
+    def _run(self, side: Side, pause: Pause) -> Tensor:
         """Logits of each step's last token, with the steps as the engine runs them."""
         forward, begin = self._runner.decoder.forward, side.backend.begin_step
-        return torch.cat(
-            [
-                forward(step.input_ids, step.positions, begin(step), step.sample_rows)
-                for step in side.steps
-            ]
-        )
+        logits: list[Tensor] = []
+        for step in side.steps:
+            pause()
+            logits.append(forward(step.input_ids, step.positions, begin(step), step.sample_rows))
+        return torch.cat(logits)
 
     # --- live ---
 
@@ -141,47 +189,76 @@ class ParityInspector:
         present = present_kv(self._core, conversation_id, token_ids)
         return self.inspect(present, command_id=command_id)
 
-    @torch.inference_mode()
+    def inspect_slices(
+        self, conversation_id: str, token_ids: Sequence[int] = (), *, command_id: str = ""
+    ) -> Generator[None, None, ParityReport]:
+        """``inspect_conversation`` in slices, between which the engine may run steps.
+
+        It compares what the pool holds now: full blocks are kept until then.
+
+        Raises:
+            InterruptedQueryError: the blocks were taken back.
+        """
+        present = present_kv(self._core, conversation_id, token_ids)
+        self._live_cache()
+        num_full = len(present.token_ids) // self._core.pool.block_size
+        hold = self._core.holds.keep(present.block_table[:num_full])
+        try:
+            report = yield from in_slices(
+                lambda pause: self._inspect(present, self._watching(hold, pause))
+            )
+            return replace(report, command_id=command_id)
+        finally:
+            self._core.holds.release(hold)
+
     def inspect(self, present: PresentKV, *, command_id: str = "") -> ParityReport:
         """Compares keys and values in the pool's blocks with a dense recomputation.
 
         Raises:
             NotSupportedYetError: the engine's backend has no pool.
         """
-        attention, decoder = self._runner.attention, self._runner.decoder
+        return replace(self._inspect(present, no_pause), command_id=command_id)
+
+    @torch.inference_mode()
+    def _inspect(self, present: PresentKV, pause: Pause) -> ParityReport:
+        decoder, cache = self._runner.decoder, self._live_cache()
+        size, bound = self._core.pool.block_size, bounds_of(decoder.dtype).state
+        ids = torch.tensor(present.token_ids, dtype=torch.int64, device=decoder.device)
+        slots = slots_of(present.block_table, len(ids), size, decoder.device)
+        dense: AttentionBackend = DenseBackend(decoder.config)
+        side = Side(dense, ids, (), size, pause)
+        check = LiveCheck(side, cache, slots, bound, len(ids) // size * size)
+        positions = torch.arange(len(ids), device=decoder.device)
+        decoder.forward(ids, positions, check, positions[:0])
+        fault = first_fault(check.findings, present.block_table, size)
+        verdict = live_words(present, check.findings, fault, bound)
+        names = self._runner.attention.name, DENSE
+        report = _report(names, bound, check.findings, fault, verdict)
+        return replace(report, num_tokens=len(ids))
+
+    def _live_cache(self) -> KVCache:
+        attention = self._runner.attention
         if attention.cache is None:
             raise NotSupportedYetError(
                 f"The backend {attention.name} keeps nothing in the cache's blocks.",
                 action="Choose a paged backend.",
                 backend=attention.name,
             )
-        size, bound = self._core.pool.block_size, bounds_of(decoder.dtype).state
-        ids = torch.tensor(present.token_ids, dtype=torch.int64, device=decoder.device)
-        slots = slots_of(present.block_table, len(ids), size, decoder.device)
-        dense: AttentionBackend = DenseBackend(decoder.config)
-        check = LiveCheck(Side(dense, ids, (), size), attention.cache, slots, bound)
-        positions = torch.arange(len(ids), device=decoder.device)
-        decoder.forward(ids, positions, check, positions[:0])
-        fault = first_fault(check.findings, present.block_table, size)
-        verdict = live_words(present, check.findings, fault, bound)
-        report = _report((attention.name, DENSE), bound, check.findings, fault, verdict)
-        return replace(report, command_id=command_id, num_tokens=len(ids))
+        return attention.cache
 
     # --- both ---
 
-    def compare_slices(
-        self, token_ids: Sequence[int], backend: str, reference: str, *, command_id: str
-    ) -> Generator[None, None, ParityReport]:
-        """``compare`` bit by bit."""
-        yield
-        return self.compare(token_ids, backend, reference, command_id=command_id)
+    def _watching(self, hold: Hold, pause: Pause) -> Pause:
+        """``pause``, and then a look whether the blocks are still there."""
+        if not hold.block_ids:
+            return pause
 
-    def inspect_slices(
-        self, conversation_id: str, token_ids: Sequence[int], *, command_id: str
-    ) -> Generator[None, None, ParityReport]:
-        """``inspect_conversation`` bit by bit."""
-        yield
-        return self.inspect_conversation(conversation_id, token_ids, command_id=command_id)
+        def paused() -> None:
+            pause()
+            if not self._core.holds.holds(hold):
+                raise InterruptedQueryError("The cache was emptied meanwhile.")
+
+        return paused
 
     def _check_length(self, num_tokens: int) -> None:
         context = self._core.limits.context_length

@@ -13,9 +13,11 @@ from engine.attention.dense import DenseBackend
 from engine.batch import PrefillSpan, StepBatch
 from engine.kv_cache import KVCache
 from engine.parity_measure import Difference, difference
+from engine.slices import Pause, no_pause
 
 _NAME = "parity"
 _MAX_CHUNKS = 6
+_MAX_CHUNK_TOKENS = 64
 _DECODES = 4
 
 KEYS, VALUES, ATTENTION = "keys", "values", "attention"
@@ -25,7 +27,7 @@ def chunk_sizes(num_tokens: int, block_size: int) -> list[int]:
     """Tokens of each step: chunks that end inside blocks, the last few tokens one by one."""
     decodes = min(_DECODES, num_tokens - 1)
     prompt = num_tokens - decodes
-    size = max(block_size + block_size // 2, -(-prompt // _MAX_CHUNKS))
+    size = max(block_size + block_size // 2, min(-(-prompt // _MAX_CHUNKS), _MAX_CHUNK_TOKENS))
     return [min(size, prompt - start) for start in range(0, prompt, size)] + [1] * decodes
 
 
@@ -40,6 +42,7 @@ class Side:
         token_ids: ``[tokens]`` int64 on the model's device.
         block_table: blocks that it may write, for a backend with a pool; else empty.
         block_size: tokens a block, for the length of the chunks too.
+        pause: called before each step.
     """
 
     def __init__(
@@ -48,8 +51,10 @@ class Side:
         token_ids: Tensor,
         block_table: Sequence[int],
         block_size: int,
+        pause: Pause = no_pause,
     ) -> None:
         self.backend = backend
+        self._pause = pause
         self.block_table = block_table
         self.slots = slots_of(block_table, len(token_ids), block_size, token_ids.device)
         whole = isinstance(backend, DenseBackend)
@@ -69,6 +74,7 @@ class Side:
         parts: list[Tensor] = []
         start = 0
         for step in self.steps:
+            self._pause()
             rows = slice(start, start + len(step.input_ids))
             attend = self.backend.begin_step(step)
             parts.append(attend(layer, query[rows], key[rows], value[rows]))
@@ -177,19 +183,41 @@ class Lockstep:
 class LiveCheck:
     """A ``StepAttention`` that compares a pool's content with what ``inner`` is given.
 
-    ``findings`` has one entry a layer afterwards. The pool is only read.
+    ``findings`` has one entry a layer afterwards. The pool is only read. A last block that is not
+    full may be written meanwhile, so that its content is copied at once.
+
+    Args:
+        inner: attends.
+        cache: the pool.
+        slots: ``[tokens]`` int64, where each token's keys and values should be.
+        bound: of an error.
+        num_full: tokens in full blocks.
     """
 
-    def __init__(self, inner: Side, cache: KVCache, slots: Tensor, bound: float) -> None:
+    def __init__(
+        self, inner: Side, cache: KVCache, slots: Tensor, bound: float, num_full: int
+    ) -> None:
         self.findings: list[LayerFinding] = []
         self._inner = inner
         self._cache = cache
-        self._slots = slots
+        self._full, last = slots[:num_full], slots[num_full:]
+        self._last = [
+            (keys.index_select(0, last), values.index_select(0, last))
+            for keys, values in zip(cache.k_rows, cache.v_rows, strict=True)
+        ]
         self._bound = bound
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        last_keys, last_values = self._last[layer]
+        keys = torch.cat([self._cache.k_rows[layer].index_select(0, self._full), last_keys])
+        values = torch.cat([self._cache.v_rows[layer].index_select(0, self._full), last_values])
         self.findings.append(
-            stored_finding(self._cache, layer, self._slots, key, value, self._bound)
+            _finding(
+                [
+                    (KEYS, difference(keys, key, self._bound)),
+                    (VALUES, difference(values, value, self._bound)),
+                ]
+            )
         )
         return self._inner(layer, query, key, value)
 

@@ -198,7 +198,11 @@ def _compare_backends(
     engine: LoadedEngine, command: CompareBackends, token_ids: list[int]
 ) -> Sliced:
     return _inspector(engine).compare_slices(
-        token_ids, command.backend, command.reference, command_id=command.command_id
+        token_ids,
+        command.backend,
+        command.reference,
+        conversation_id=command.conversation_id,
+        command_id=command.command_id,
     )
 
 

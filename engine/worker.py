@@ -43,7 +43,9 @@ from engine.api.events import (
     ModelLoading,
     ModelUnloaded,
 )
+from engine.core import EngineCore
 from engine.encoding import Encodings
+from engine.holds import least_spare
 from engine.inspections import ALONE_S, BESIDE_ANSWERS_S, Inspections
 from engine.limits import device_lost
 from engine.model_loader import LoadedEngine, ModelLoader
@@ -59,6 +61,9 @@ from engine.submissions import Submissions
 _LOADER_PATIENCE_S = 3.0
 _ENCODER_PATIENCE_S = 1.0
 _STUCK_WAIT_S = 0.05
+_CROWDED = InterruptedQueryError(
+    "The cache is full: its blocks are needed for answers.", action="Ask again when fewer run."
+).info()
 
 
 def run_worker(arrivals: Arrivals, posted: threading.Event) -> None:
@@ -134,6 +139,8 @@ class Worker:
         if self._pacer.paused:
             engine.core.note_pause(True)
             self._submissions.post(engine.core.take_events())
+        if self._inspections.are_waiting and _are_short(engine.core):
+            self._inspections.drop(_CROWDED)
         now = time.perf_counter()
         wait: float | None = None
         if engine.core.has_work:
@@ -359,6 +366,11 @@ class Worker:
     def _set_status(self, status: EngineStatus) -> None:
         self._status = status
         self._roster.tell_all(self._status_event())
+
+
+def _are_short(core: EngineCore) -> bool:
+    """Whether requests need the blocks that questions hold: answers never suffer for those."""
+    return core.holds.num_blocks > 0 and core.pool.num_available < least_spare(core.scheduler)
 
 
 def _sooner(first: float | None, second: float | None) -> float | None:

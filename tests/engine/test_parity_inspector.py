@@ -350,7 +350,8 @@ def test_chunks_end_inside_blocks_and_the_last_tokens_are_decoded() -> None:
     assert chunk_sizes(1, 8) == [1]
     assert chunk_sizes(2, 8) == [1, 1]
     assert chunk_sizes(40, 8) == [12, 12, 12, 1, 1, 1, 1]
-    assert chunk_sizes(1000, 16) == [166] * 6 + [1] * 4
+    assert chunk_sizes(300, 16) == [50] * 5 + [46] + [1] * 4
+    assert chunk_sizes(1000, 16) == [64] * 15 + [36] + [1] * 4
     for count in range(1, 200):
         assert sum(chunk_sizes(count, 8)) == count
 

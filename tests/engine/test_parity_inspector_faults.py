@@ -187,8 +187,8 @@ def test_backend_that_does_not_read_the_last_block_of_a_chunk(
     """What is stored is right; attention is wrong from the first token of that block on."""
     gather = paged.prefill_gather
 
-    def skipping(table: Tensor, start: int, count: int, size: int, kind: torch.dtype):
-        laid = gather(table, start, count, size, kind)
+    def skipping(table: Tensor, start: int, count: int, size: int, *rest: object):
+        laid = gather(table, start, count, size, *rest)
         slots = laid.slots.clone()
         slots[(len(slots) - 1) // size * size :] = slots[0]
         return PrefillGather(slots, laid.mask)
@@ -227,8 +227,8 @@ def test_backend_that_does_not_read_the_last_block_when_decoding(
 ) -> None:
     original = paged.decode_gather
 
-    def skipping(tables: Tensor, lengths: Tensor, size: int, kind: torch.dtype) -> DecodeGather:
-        return original(tables, (lengths - 1) // size * size, size, kind)
+    def skipping(tables: Tensor, lengths: Tensor, size: int, *rest: object) -> DecodeGather:
+        return original(tables, (lengths - 1) // size * size, size, *rest)
 
     monkeypatch.setattr(paged, "decode_gather", skipping)
     engine = torch_engine(tiny, "paged_reference")
@@ -244,8 +244,8 @@ def test_wrong_attention_shows_in_the_keys_of_the_next_layer(
     """In live mode only what is stored can be seen."""
     original = paged.decode_gather
 
-    def skipping(tables: Tensor, lengths: Tensor, size: int, kind: torch.dtype) -> DecodeGather:
-        return original(tables, (lengths - 1).clamp(min=size) // size * size, size, kind)
+    def skipping(tables: Tensor, lengths: Tensor, size: int, *rest: object) -> DecodeGather:
+        return original(tables, (lengths - 1).clamp(min=size) // size * size, size, *rest)
 
     monkeypatch.setattr(paged, "decode_gather", skipping)
     engine = torch_engine(tiny, "paged_reference")

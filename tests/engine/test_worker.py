@@ -278,7 +278,7 @@ def test_queries(talk, monkeypatch):
 
 def test_wake_up_comes_once_until_the_next_poll(talk, monkeypatch):
     calls: list[str] = []
-    talk.client.poll_events()
+    talk.until(EngineStatusChanged)
     talk.client.set_wakeup(lambda: calls.append(threading.current_thread().name))
     install_fake_loader(monkeypatch)
     talk.send(LOAD, submit("a"))

@@ -50,7 +50,7 @@ class _Inspector:
         finally:
             self.held -= 1
 
-    def compare_slices(self, token_ids, backend, reference, *, command_id):
+    def compare_slices(self, token_ids, backend, reference, *, conversation_id, command_id):
         return self._slices(command_id)
 
     def inspect_slices(self, conversation_id, token_ids, *, command_id):

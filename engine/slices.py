@@ -1,0 +1,87 @@
+"""A long computation cut into slices, wherever it calls ``pause``, without being rewritten."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+Pause = Callable[[], None]
+"""Lets the caller go on until it asks for the next slice."""
+
+THREAD_NAME = "quire-slices"
+
+
+class _AbandonedError(BaseException):
+    """Raised by ``pause`` when nobody wants the result any more."""
+
+
+def no_pause() -> None:
+    """For a computation that is not cut."""
+
+
+def in_slices(work: Callable[[Pause], _T]) -> Generator[None, None, _T]:
+    """Runs ``work`` up to its next ``pause`` at each step of the generator, and returns its result.
+
+    It has a thread of its own, but never runs while its caller does, so that the two may use the
+    same things. Closing the generator makes the ``pause`` in which it waits raise, and waits for
+    the thread's end.
+    """
+    call = _Call(work)
+    try:
+        while not call.advance():
+            yield
+    finally:
+        call.abandon()
+    return call.result()
+
+
+class _Call(Generic[_T]):
+    def __init__(self, work: Callable[[Pause], _T]) -> None:
+        self._work = work
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._outcome: list[_T] = []
+        self._error: BaseException | None = None
+        self._is_over = False
+        self._is_abandoned = False
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+
+    def advance(self) -> bool:
+        """One slice; True if it was the last."""
+        if self._thread.ident is None:
+            self._thread.start()
+        self._go.release()
+        self._back.acquire()
+        return self._is_over
+
+    def abandon(self) -> None:
+        """Ends the thread, wherever it is."""
+        self._is_abandoned = True
+        while self._thread.ident is not None and not self._is_over:
+            self.advance()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def result(self) -> _T:
+        if self._error is not None:
+            raise self._error
+        return self._outcome[0]
+
+    def _pause(self) -> None:
+        self._back.release()
+        self._go.acquire()
+        if self._is_abandoned:
+            raise _AbandonedError
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self._is_abandoned:
+                self._outcome.append(self._work(self._pause))
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_over = True
+            self._back.release()
