@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from engine.api.errors import DeviceError, NotSupportedYetError
 from engine.api.params import EngineConfig
 from engine.linear import has_fast_bfloat16
+from engine.triton_probe import triton_obstacle
 
 PAGED_REFERENCE = "paged_reference"
 PAGED_TRITON = "paged_triton"
@@ -86,17 +86,9 @@ def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
         raise NotSupportedYetError(f"The backend {name!r} is not supported yet.", backend=name)
     if name in (DENSE, CONTIGUOUS, PAGED_REFERENCE):
         return name, "as the settings ask"
-    obstacle = _triton_obstacle(device)
+    obstacle = triton_obstacle(device)
     if not obstacle:
         return PAGED_TRITON, "Triton kernels on the GPU"
     if name == PAGED_TRITON:
         raise DeviceError(f"{PAGED_TRITON} cannot run here: {obstacle}.", backend=name)
     return PAGED_REFERENCE, obstacle
-
-
-def _triton_obstacle(device: torch.device) -> str:
-    if device.type != "cuda":
-        return "there is no CUDA device"
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
-    return ""

@@ -76,6 +76,7 @@ def build_engine(
         device=config.device,
         dtype=config.dtype,
         backend=config.backend,
+        deterministic=config.deterministic,
     )
     num_blocks = runner.num_blocks
     progress("tokenizer", 0.0, "")

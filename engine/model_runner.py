@@ -16,12 +16,14 @@ from engine.device_steps import DeviceSteps
 from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
+from engine.models.ops import DecoderOps
 from engine.pool_sizing import allocate_shrinking
 from engine.request import PLACEHOLDER_TOKEN
 from engine.sampler import SampleRow, sample
 from engine.scheduler_output import SchedulerOutput, StepHandle, StepResult
 from engine.step_copy import to_device
 from engine.thread_governor import ThreadGovernor
+from engine.triton_probe import triton_obstacle
 
 
 class ModelRunner:
@@ -35,6 +37,7 @@ class ModelRunner:
         max_model_len: tokens of the longest sequence.
         max_running_requests: requests that are expected at once; more are taken too.
         num_blocks: size of the pool; the scheduler's measure even where there is none.
+        deterministic: see ``build_runner``.
     """
 
     def __init__(
@@ -45,9 +48,11 @@ class ModelRunner:
         max_model_len: int,
         max_running_requests: int,
         num_blocks: int = 0,
+        deterministic: bool = False,
     ) -> None:
         self.decoder = decoder
         self.num_blocks = num_blocks
+        self._deterministic = deterministic
         self.attention = attention
         self._max_blocks = max_blocks = -(-max_model_len // block_size)
         self._max_requests = max_running_requests
@@ -76,6 +81,7 @@ class ModelRunner:
             decoder.dtype,
             decoder.device,
             self._cache,
+            self._deterministic,
         )
 
     def set_attention(self, attention: AttentionBackend) -> None:
@@ -174,6 +180,7 @@ def build_runner(
     device: str = "auto",
     dtype: str = "auto",
     backend: str = "auto",
+    deterministic: bool = False,
 ) -> ModelRunner:
     """Decoder, pool and runner from a model's weights.
 
@@ -188,6 +195,7 @@ def build_runner(
         device: ``auto`` or a torch device.
         dtype: ``auto`` or a torch floating-point type.
         backend: ``auto`` or one of ``devices.BACKENDS``.
+        deterministic: on a GPU, no result depends to the last bit on what else is in a step.
 
     Raises:
         EngineError: the model, device or backend cannot be used.
@@ -196,9 +204,23 @@ def build_runner(
     kind = resolve_dtype(dtype, chosen)
     backend_name, _ = choose_backend(backend, chosen)
     length = max_model_len or config.context_length
-    decoder = Decoder(config, weights, kind, chosen, length)
+    decoder = Decoder(config, weights, kind, chosen, length, operations_for(chosen, deterministic))
     wanted = num_blocks if isinstance(num_blocks, int) else num_blocks(decoder, backend_name)
     attention, had = allocate_shrinking(
-        wanted, lambda count: make_backend(backend_name, config, count, block_size, kind, chosen)
+        wanted,
+        lambda count: make_backend(
+            backend_name, config, count, block_size, kind, chosen, deterministic=deterministic
+        ),
     )
-    return ModelRunner(decoder, attention, block_size, length, max_running_requests, had)
+    return ModelRunner(
+        decoder, attention, block_size, length, max_running_requests, had, deterministic
+    )
+
+
+def operations_for(device: torch.device, deterministic: bool) -> DecoderOps | None:
+    """Fused operations where they can run, None for the plain ones."""
+    if triton_obstacle(device):
+        return None
+    from engine.models.triton_ops import TritonOps
+
+    return TritonOps(device, deterministic)

@@ -21,6 +21,7 @@ def make_backend(
     dtype: torch.dtype,
     device: torch.device,
     cache: KVCache | None = None,
+    deterministic: bool = False,
 ) -> AttentionBackend:
     """A backend over an empty storage: one of its own, or ``cache`` where it has a pool.
 
@@ -31,6 +32,9 @@ def make_backend(
         block_size: tokens a block.
         dtype: of keys and values.
         device: where they live.
+        cache: the pool to use.
+        deterministic: no result depends to the last bit on what else is in a step, where a backend
+            can promise that.
     """
     if name == DENSE:
         return DenseBackend(config)
@@ -42,5 +46,5 @@ def make_backend(
         # Triton is only there where it can be used.
         from engine.attention.paged_triton import PagedTritonBackend
 
-        return PagedTritonBackend(cache, config)
+        return PagedTritonBackend(cache, config, deterministic)
     return PagedReferenceBackend(cache, config)
