@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.models.config import ModelConfig
+from engine.triton_probe import triton_obstacle
 from kernels.reference.copy_blocks import copy_blocks
 from kernels.reference.store_kv import cache_rows
 
@@ -38,6 +39,7 @@ class KVCache:
         self.v = [_zeros(shape, dtype, device) for _ in layers]
         self.k_rows = [cache_rows(cache) for cache in self.k]
         self.v_rows = [cache_rows(cache) for cache in self.v]
+        self._copy = _block_copier(self.k, self.v)
 
     @property
     def block_bytes(self) -> int:
@@ -62,8 +64,24 @@ class KVCache:
             return
         device = self.k[0].device
         source, destination = torch.tensor(pairs, dtype=torch.int64, device=device).unbind(1)
-        for k_cache, v_cache in zip(self.k, self.v, strict=True):
+        self._copy(source, destination)
+
+
+def _block_copier(k: list[Tensor], v: list[Tensor]) -> Callable[[Tensor, Tensor], None]:
+    """Copies block ``source[i]`` over block ``destination[i]`` in all layers; on a GPU at once."""
+    if not triton_obstacle(k[0].device):
+        # Triton is only there where it can be used.
+        from kernels.copy_blocks import block_caches
+        from kernels.copy_blocks import copy_blocks as copy_everywhere
+
+        caches = block_caches(k, v)
+        return lambda source, destination: copy_everywhere(caches, source, destination)
+
+    def copy_layer_by_layer(source: Tensor, destination: Tensor) -> None:
+        for k_cache, v_cache in zip(k, v, strict=True):
             copy_blocks(k_cache, v_cache, source, destination)
+
+    return copy_layer_by_layer
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

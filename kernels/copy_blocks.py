@@ -60,9 +60,11 @@ def block_caches(k_caches: Sequence[Tensor], v_caches: Sequence[Tensor]) -> Bloc
 @triton.jit(do_not_specialize=["pairs"])
 def _copy_blocks_kernel(
     address_ptr,  # [tensors] int64
-    source_ptr,  # [pairs]
-    destination_ptr,  # [pairs]
+    source_ptr,  # [pairs], source_stride apart
+    destination_ptr,  # [pairs], destination_stride apart
     pairs,
+    source_stride,
+    destination_stride,
     WORDS: tl.constexpr,
     PAIRS: tl.constexpr,
     TILE: tl.constexpr,
@@ -71,8 +73,10 @@ def _copy_blocks_kernel(
     cache = tl.load(address_ptr + tl.program_id(1)).to(tl.pointer_type(tl.int32))
     pair = tl.arange(0, PAIRS)
     word = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    source = tl.load(source_ptr + pair, mask=pair < pairs, other=0).to(tl.int64)
-    destination = tl.load(destination_ptr + pair, mask=pair < pairs, other=0).to(tl.int64)
+    source = tl.load(source_ptr + pair * source_stride, mask=pair < pairs, other=0).to(tl.int64)
+    destination = tl.load(
+        destination_ptr + pair * destination_stride, mask=pair < pairs, other=0
+    ).to(tl.int64)
     inside = (pair < pairs)[:, None] & (word < WORDS)[None, :]
     content = tl.load(cache + source[:, None] * WORDS + word[None, :], mask=inside)
     # A block may be both source and destination: all threads have read before one writes.
@@ -108,6 +112,8 @@ def copy_blocks(caches: BlockCaches, source: Tensor, destination: Tensor) -> Non
             source,
             destination,
             pairs,
+            source.stride(0),
+            destination.stride(0),
             WORDS=words,
             PAIRS=launch.pairs,
             TILE=launch.tile,

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from kernels.launch import next_power_of_2
 
+MAX_COPY_PAIRS = 256
+_COPY_WORDS = 8192
 _FEW_TOKENS = 32
 """Up to here a step has fewer tokens than would fill the device with one program each."""
+_ROPE_HEADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,12 @@ def gate_launch(tokens: int, size: int) -> GateLaunch:
     return GateLaunch(min(2048, next_power_of_2(size)), 4)
 
 
-def rope_launch(tokens: int, num_heads: int, head_dim: int) -> RopeLaunch:
-    """Few heads a program for few tokens; else about 2,048 elements a program."""
-    heads = 4 if tokens <= _FEW_TOKENS else max(1, 2048 // next_power_of_2(head_dim))
-    heads = min(heads, next_power_of_2(num_heads))
-    elements = heads * next_power_of_2(head_dim)
-    return RopeLaunch(heads, max(1, min(8, elements // 256)))
-
-
-MAX_COPY_PAIRS = 256
-_COPY_WORDS = 8192
+def rope_launch(num_heads: int, head_dim: int) -> RopeLaunch:
+    """Four heads a program, whatever the number of tokens: more are no faster for many tokens, and
+    slower for few.
+    """
+    heads = min(_ROPE_HEADS, next_power_of_2(num_heads))
+    return RopeLaunch(heads, max(1, heads * next_power_of_2(head_dim) // 256))
 
 
 def copy_launch(pairs: int, block_words: int) -> CopyLaunch:

@@ -132,7 +132,7 @@ def qkv_rope_store(
     query = qkv.new_empty((tokens, num_heads, head_dim))
     if tokens == 0:
         return query
-    launch = launch or rope_launch(tokens, num_heads + 2 * kv_heads, head_dim)
+    launch = launch or rope_launch(num_heads + 2 * kv_heads, head_dim)
     with on_device_of(qkv):
         _qkv_rope_store_kernel[(tokens, -(-(num_heads + 2 * kv_heads) // launch.heads))](
             qkv,

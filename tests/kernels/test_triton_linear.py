@@ -16,13 +16,12 @@ from kernels.skinny_linear import linear_add_rms_norm, skinny_linear  # noqa: E4
 BOUND = {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 WHOLE = [
     VectorLaunch(8, 4),
-    VectorLaunch(1, 2),
     DotLaunch(16, 16, 32, 1, 4, 2, False),
     DotLaunch(16, 32, 64, 1, 4, 3, True),
 ]
 SPLIT = [*WHOLE, DotLaunch(16, 16, 32, 3, 4, 2, True), DotLaunch(16, 16, 32, 8, 4, 2, False)]
 # (rows, outputs, inner): no tile is full, and one split is empty.
-SIZES = [(1, 40, 96), (3, 33, 72), (17, 48, 160)]
+SIZES = [(1, 24, 96), (3, 33, 72), (17, 48, 160)]
 
 
 def cases(launches):
@@ -127,7 +126,7 @@ def test_nothing_outside_the_operands_is_read(launch, device):
     assert torch.equal(out[1], wanted[1])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 17, 70, 300])
+@pytest.mark.parametrize("rows", [1, 2, 3, 17, 70])
 def test_whatever_launch_is_chosen_fits(rows, device):
     parts = make(rows, 96, 64, torch.float32, device, gate="silu")
     out = skinny_linear(parts["x"], parts["weight"], gate="silu")

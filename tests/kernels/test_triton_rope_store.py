@@ -80,21 +80,20 @@ def test_queries_and_pool_equal_the_reference(heads, head_dim, rotary_dim, norme
     assert torch.equal(bits(stored), bits(values[slots.cpu() >= 0]))
 
 
-@pytest.mark.parametrize("tokens", [1, 33])
+@pytest.mark.parametrize("tokens", [1, 4])
 def test_number_of_tokens_does_not_matter(tokens, device):
-    """Few tokens are cut into other programs than many."""
-    qkv = randn((33, 12 * 64), torch.float32, device)
+    qkv = randn((11, 12 * 64), torch.float32, device)
     cos, sin = tables(64, torch.float32, device)
-    positions = torch.arange(33, device=device)
+    positions = torch.arange(11, device=device)
     whole, part = (make_pool((6, 3), 64, torch.float32, device) for _ in range(2))
     options = {"norm": randn((9, 64), torch.float32, device), "eps": 1e-6}
     all_queries = qkv_rope_store(qkv, cos, sin, positions, *whole, positions, **options)
-    for first in range(0, 33, tokens):
+    for first in range(0, 11, tokens):
         rows = slice(first, first + tokens)
         args = (qkv[rows], cos, sin, positions[rows], *part, positions[rows])
-        assert (qkv_rope_store(*args, **options) - all_queries[rows]).abs().max() <= 2e-6
+        assert torch.equal(qkv_rope_store(*args, **options), all_queries[rows])
     for cache, wanted in zip(part, whole, strict=True):
-        assert torch.allclose(cache, wanted, atol=2e-6, equal_nan=True)
+        assert torch.equal(bits(cache), bits(wanted))
 
 
 def test_a_row_does_not_depend_on_the_others(device):
@@ -159,7 +158,9 @@ def test_copies_in_all_layers_equal_the_reference(pairs, dtype, device):
     # Blocks 1 and 4 are both sources and destinations: they are read before they are written.
     source = torch.tensor([1, 4, 7, 0, 2, 3], device=device)[:pairs]
     destination = torch.tensor([5, 1, 4, 8, 6, 7], device=device)[:pairs]
-    copy_blocks(block_caches(*caches), source, destination)
+    # Both columns of one tensor: their elements are not next to each other.
+    pairs_of = torch.stack((source, destination), 1)
+    copy_blocks(block_caches(*caches), pairs_of[:, 0], pairs_of[:, 1])
     for k_cache, v_cache in zip(*wanted, strict=True):
         copy_reference(k_cache, v_cache, source, destination)
     for part, wanted_part in zip(caches, wanted, strict=True):
