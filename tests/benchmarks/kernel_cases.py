@@ -1,4 +1,4 @@
-"""The cases of the kernel benchmark: each of our attention kernels beside its peers."""
+"""The cases of the kernel benchmark: each of our kernels beside its peers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.benchmarks.attention_cases import (
     paged_case,
 )
 from tests.benchmarks.draw_cases import draw_case
+from tests.benchmarks.glue_cases import SHAPES, Product
 from tests.benchmarks.options import Options
+from tests.benchmarks.product_cases import product_case
 from tests.benchmarks.report import Row
 
 Case = tuple[Row, int, dict[str, Callable[[int], object]]]
@@ -42,7 +44,8 @@ _PREFILLS = ((512, 0), (2048, 0), (8192, 0), (512, 1536), (512, 7680))
 _SHARED = ((4, 512), (8, 2048), (8, 8192), (16, 2048), (16, 8192), (64, 2048), (64, 8192))
 _SHARED_OWN = 512
 _STORES = (1, 8, 64, 2048)
-_DRAWS, _VOCAB_SIZE = (1, 8, 64, 256), 151_936
+_PRODUCTS = ("qkv", "o", "gate_up", "down", "lm_head", "8b_qkv", "8b_o", "8b_gate_up")
+_ROWS, _VOCAB_SIZE = (1, 8, 64, 256), 151_936
 
 
 class Cases:
@@ -206,6 +209,7 @@ def cases(
         yield partial(make.store, tiny, 4)
         for filtered in (False, True):
             yield partial(draw_case, 2, 300, filtered, device, torch.float32)
+        yield partial(product_case, "tiny", Product(64, 48, joined=True), 2, device, torch.float32)
         return
     for heads, batch, context in _DECODES:
         if options.batches and batch not in options.batches:
@@ -219,6 +223,9 @@ def cases(
         yield partial(make.shared, QWEN3_06B, batch, prefix, _SHARED_OWN)
     for tokens in _STORES:
         yield partial(make.store, QWEN3_06B, tokens)
-    for rows in _DRAWS:
+    for rows in _ROWS:
         for filtered in (False, True):
             yield partial(draw_case, rows, _VOCAB_SIZE, filtered, device, torch.bfloat16)
+    for name in _PRODUCTS:
+        for rows in _ROWS:
+            yield partial(product_case, name, SHAPES[name], rows, device, torch.bfloat16)

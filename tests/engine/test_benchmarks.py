@@ -139,9 +139,10 @@ def test_kernels_agree_with_their_peers() -> None:
     result = kernel_rates.measure(Options(small=True))
     assert result["failed"] == 0
     assert {row["kernel"] for row in result["rows"]} >= {
-        *("paged_decode", "paged_prefill", "shared_prefix_decode", "store_kv", "sample")
+        *("paged_decode", "paged_prefill", "shared_prefix_decode", "store_kv"),
+        *("sample", "skinny_linear"),
     }
-    assert all(row.get("max_difference", 0.0) < 1e-5 for row in result["rows"])
+    assert all(row.get("max_difference", 0.0) < 1e-4 for row in result["rows"])
 
 
 def test_a_failing_kernel_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
