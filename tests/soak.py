@@ -1,8 +1,8 @@
 """Storms for as long as one likes: ``python tests/soak.py --minutes 60``.
 
 Each seed is one storm of commands against an engine, everything checked after every operation; see
-``tests/helpers/storm.py``. A failure is cut down to its shortest recipe and printed with its seed;
-``--seed S --storms 1`` plays it again. Exit status 1 after a failure.
+``tests/helpers/storm.py``. A failure is cut down to its shortest recipe and printed with its seed
+and the command that plays it again. Exit status 1 after a failure.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def main() -> int:
             try:
                 operations += run_seed(seed, lag, length, make).num_operations
             except StormFailure as failure:
-                print(f"FAILED after {operations} operations: {failure}", flush=True)
+                again = f"--model {args.model} --backend {args.backend} --operations {length}"
+                print(f"FAILED after {operations} operations: {failure}")
+                print(f"again: python tests/soak.py {again} --seed {seed} --lag {lag} --storms 1")
                 return 1
         num_storms += 1
         if time.monotonic() - reported > REPORT_EVERY_S:
