@@ -128,7 +128,7 @@ def test_requests_end_although_the_core_cannot_end_them(handle, monkeypatch):
     talk.send(LoadModel(""))
     talk.until(ModelLoaded)
     monkeypatch.setattr("engine.core.EngineCore.step", lambda core: 1 // 0)
-    monkeypatch.setattr("engine.answer.Answer.finish", lambda *rest: 1 // 0)
+    monkeypatch.setattr("engine.core.EngineCore.fail", lambda *rest: 1 // 0)
     talk.send(submit("a"), submit("b"))
     for name in "ab":
         end = talk.until(RequestFinished, request_id=name)

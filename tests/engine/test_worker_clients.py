@@ -160,6 +160,20 @@ def test_leaving_takes_ones_own_along_and_nothing_else(handle, owner, monkeypatc
     assert owner.client.latest_snapshot().num_used == 0, "its pin stayed"
 
 
+def test_nothing_is_published_for_one_that_left(handle, owner):
+    guest = guest_of(handle)
+    guest.send(SubscribePool(1000.0))
+    settle(guest, "s")
+    assert guest.client.close(5.0)
+    guest.client.poll_events()
+    snapshot = guest.client.latest_snapshot()
+    owner.send(submit("a", max_tokens=30))
+    owner.until(RequestFinished)
+    settle(owner, "t")
+    assert guest.client.poll_events() == []
+    assert guest.client.latest_snapshot() is snapshot
+
+
 def test_what_one_sends_after_leaving_is_refused(handle, owner):
     guest = guest_of(handle)
     guest.send(Disconnect(), submit("late"), CountTokens("x", command_id="q"))
