@@ -127,6 +127,10 @@ class Answer:
         Progress to tell if it was of the prompt.
         """
         request, end = self.request, chunk.start + chunk.num_tokens
+        if self.num_once_computed <= chunk.start >= self.num_given_tokens:
+            # As nearly always: a new token of the answer.
+            self.num_once_computed = end
+            return None
         given = max(0, min(end, self.num_given_tokens) - chunk.start)
         known = max(self.num_once_computed, request.num_cached_tokens)
         again = max(0, min(end, known) - chunk.start)

@@ -117,6 +117,7 @@ class BlockManager:
         first while it is shared gets a copy (``own_block``). ``child`` must have the same tokens.
         """
         assert not child.block_table, "already admitted"
+        parent.num_owned_slots = 0
         shared = parent.block_table[: self.num_blocks_for(num_tokens)]
         for block_id in shared:
             self.pool.hit(block_id, child, "fork")
@@ -132,9 +133,10 @@ class BlockManager:
         Returns (source, destination) of the copy to make before this step writes, or None if the
         block was its own already. A free block must be there (``append_slot`` has looked).
         """
+        index = request.num_computed_tokens // self.block_size
+        request.num_owned_slots = (index + 1) * self.block_size
         if not self._must_copy(request):
             return None
-        index = request.num_computed_tokens // self.block_size
         source, *rest = request.block_table[index:]
         destination = self.pool.copy(source, request)
         self._set_table(request, index, [destination, *rest], "copy")
@@ -162,11 +164,18 @@ class BlockManager:
         """The KV of ``num_tokens`` tokens from ``start`` on is in the pool: fills, then hashes."""
         size, end = self.block_size, start + num_tokens
         request.num_committed_tokens = end
+        if num_tokens == 1:
+            self.pool.set_fill(request.block_table[start // size], start % size + 1, request, step)
+        else:
+            self._fill(request, start, end, step)
+        if self._prefix_caching and end // size > request.num_published_blocks:
+            self._publish(request, end // size)
+
+    def _fill(self, request: Request, start: int, end: int, step: int) -> None:
+        size = self.block_size
         for index in range(start // size, self.num_blocks_for(end)):
             fill = min(size, end - index * size)
             self.pool.set_fill(request.block_table[index], fill, request, step)
-        if self._prefix_caching and end // size > request.num_published_blocks:
-            self._publish(request, end // size)
 
     def free(self, request: Request, cause: str) -> int:
         """Gives all blocks back, the tail first, so that a chain's head stays in the cache longest.
@@ -180,6 +189,7 @@ class BlockManager:
         for block_id in reversed(table):
             self.pool.release(block_id, request, cause)
         request.block_table = []
+        request.num_owned_slots = 0
         request.num_computed_tokens = request.num_committed_tokens = 0
         request.num_published_blocks = 0
         self._emit_table(request, 0, removed, (), cause)
@@ -196,6 +206,7 @@ class BlockManager:
         if request.chain is not None:
             request.chain.cut(num_tokens // self.block_size)
         request.twin_hash = None
+        request.num_owned_slots = 0
         request.num_computed_tokens = min(request.num_computed_tokens, num_tokens - 1)
         computed = min(request.num_committed_tokens, num_tokens - 1)
         request.num_committed_tokens = computed
@@ -218,6 +229,7 @@ class BlockManager:
         """The request holds nothing any more; what became of its blocks is settled elsewhere."""
         removed = tuple(request.block_table)
         request.block_table = []
+        request.num_owned_slots = 0
         request.num_computed_tokens = request.num_committed_tokens = 0
         request.num_published_blocks = 0
         self._emit_table(request, 0, removed, (), "reset")

@@ -158,10 +158,11 @@ class BlockPool:
 
     def set_fill(self, block_id: int, fill: int, request: Request, step: int) -> None:
         """``fill`` tokens of the block have their KV since ``step``."""
-        before = self._view(block_id)
+        before = self.view(block_id) if self.log.enabled else None
         self._columns.fill[block_id] = fill
         self._columns.last_step[block_id] = step
-        self._emit(BlockEventKind.FILLED, "computed", block_id, before, request, step=step)
+        if before is not None:
+            self._emit(BlockEventKind.FILLED, "computed", block_id, before, request, step=step)
 
     def publish(
         self,

@@ -31,8 +31,9 @@ class Request:
     steps in flight. ``num_committed_tokens``: those whose step has been committed. ``block_table``:
     physical block of each logical block; owned by the BlockManager. ``seed`` is always set: the
     client's, or drawn by the engine. ``chain``: its block hashes, as far as they were asked for.
-    ``num_published_blocks``: leading blocks whose hash needs no more publishing. ``num_in_flight``:
-    steps submitted and not committed that name it. ``twin_hash``: the block that a twin is
+    ``num_published_blocks``: leading blocks whose hash needs no more publishing. ``num_owned_slots``: leading tokens of
+    which the newest needs no look for a slot: its block is there and is the request's own.
+    ``num_in_flight``: steps submitted and not committed that name it. ``twin_hash``: the block that a twin is
     computing for it. ``admitted``: order of admission, -1 before the first. ``release_cause``: its
     blocks go back, for this cause, at the commit of the last step in flight. ``paused``: computes
     nothing until it is resumed. ``sibling``: the first of several answers to one prompt, whose
@@ -58,6 +59,7 @@ class Request:
     chain: HashChain | None = None
     twin_hash: bytes | None = None
     num_published_blocks: int = 0
+    num_owned_slots: int = 0
     num_in_flight: int = 0
     num_preemptions: int = 0
     tokens_since_admission: int = 0

@@ -180,13 +180,15 @@ class Scheduler:
         for request in list(self.running):
             if request.phase is not Phase.DECODE or not self.guard.may_compute(request):
                 continue
-            if self._make_slot(request, scheduled):
+            if len(request.token_ids) > request.num_owned_slots:
+                if not self._make_slot(request, scheduled):
+                    continue
                 copy = self.manager.own_block(request)
                 if copy is not None:
                     self._copies.append(copy)
-                scheduled[request.request_id] = ScheduledChunk(
-                    request, request.num_computed_tokens, 1, samples=True
-                )
+            scheduled[request.request_id] = ScheduledChunk(
+                request, request.num_computed_tokens, 1, samples=True
+            )
         return list(scheduled.values())
 
     def _make_slot(self, request: Request, scheduled: dict[str, ScheduledChunk]) -> bool:

@@ -122,19 +122,21 @@ class StepLoop:
             return
         now = self._clock()
         sampling = []
-        guard = self._scheduler.guard
+        guard, queues = self._scheduler.guard, self._scheduler.queues
+        answers, commit = self._ledger.answers, self._manager.commit
         guard.step_succeeded()
         for chunk in output.chunks:
             request = chunk.request
             if request.phase is not Phase.FINISHED:
-                self._manager.commit(request, chunk.start, chunk.num_tokens, output.step)
-                progress = self._ledger.answers[request.request_id].computed(chunk, now)
+                commit(request, chunk.start, chunk.num_tokens, output.step)
+                progress = answers[request.request_id].computed(chunk, now)
                 if progress is not None:
                     self._ledger.events.append(progress)
             if chunk.samples:
-                guard.clear(request)
+                if guard.has_suspects:
+                    guard.clear(request)
                 sampling.append(request)
-            self._scheduler.queues.step_committed(request)
+            queues.step_committed(request)
         num_prefill = output.num_tokens - len(output.decodes)
         # A step submitted while another was computing began when that one was done.
         duration = now - max(flight.started_s, self._last_commit_s)
