@@ -35,9 +35,14 @@ class FreeBlockQueue:
         return self._next[block_id] != _OUTSIDE
 
     def __iter__(self) -> Iterator[int]:
-        """Block ids from the front. The queue must not change meanwhile."""
+        """Block ids from the front. The queue must not change meanwhile.
+
+        One more than there should be at most: a broken ring must not hold up who looks for faults.
+        """
         block_id = self._next[self._sentinel]
-        while block_id != self._sentinel:
+        for _ in range(self._length + 1):
+            if block_id == self._sentinel:
+                return
             yield block_id
             block_id = self._next[block_id]
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.block_pool import BlockPool
 from engine.free_queue import FreeBlockQueue
 
 
@@ -55,3 +56,10 @@ def test_inserting_twice_is_caught():
 def test_front_of_an_empty_queue_is_caught():
     with pytest.raises(AssertionError, match="empty"):
         FreeBlockQueue(0).front()
+
+
+def test_broken_ring_is_told_and_holds_nobody_up():
+    pool = BlockPool(4, 8)
+    pool.free._next[3] = 1
+    assert len(list(pool.free)) == 5
+    assert any("duplicates" in found for found in pool.violations([]))
