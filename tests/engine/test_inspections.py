@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -289,6 +290,35 @@ def test_question_ends_with_what_it_was_about(talk, end):
         assert len(replies) == 1
         assert isinstance(replies[0], CommandFailed | ParityReport)
     assert not any(thread.name == THREAD_NAME for thread in threading.enumerate())
+
+
+def test_answer_that_needs_the_blocks_gets_them(tmp_path, monkeypatch):
+    handle = EngineHandle()
+    talk = Talk(handle.owner)
+    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    config = EngineConfig(dtype="float32", device="cpu", num_blocks=8, num_threads=1)
+    talk.send(LoadModel(models_dir=str(tmp_path), path=str(path), config=config))
+    talk.until(ModelLoaded)
+    talk.send(Submit(("a",), "c", MESSAGES, GREEDY))
+    talk.until(RequestFinished, request_id="a")
+    begun: list[object] = []
+
+    def begin_only(self, budget_s):
+        # So that the question holds its blocks as long as it may.
+        if not begun:
+            begun.append(self._queue[0])
+            self._slice(self._queue[0])
+
+    monkeypatch.setattr(Inspections, "advance", begin_only)
+    talk.send(Inspect("c", command_id="i"))
+    while not begun:
+        time.sleep(0.002)
+    other = (ChatMessage("user", "other words than those before, " * 2),)
+    talk.send(Submit(("b",), "d", other, GREEDY))
+    assert talk.until(CommandFailed, command_id="i").error.code == "interrupted"
+    done = talk.until(RequestFinished, request_id="b")
+    assert done.usage.output_tokens == 40, done
+    assert handle.owner.close(10.0)
 
 
 def test_questions_at_random_moments_do_not_change_an_answer(talk):
