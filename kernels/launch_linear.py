@@ -9,6 +9,9 @@ import torch
 
 from kernels.launch import MIN_DOT_ROWS, next_power_of_2
 
+SKINNY_ROWS = 64
+"""With more rows than this the library is faster."""
+
 _LIBRARY_ELEMENTS = 16_000_000
 """Weights from which the library reaches the memory's speed by itself."""
 
@@ -16,7 +19,6 @@ _VECTOR_ROWS = 2
 _VECTOR_INNER = 4096
 _VECTOR_PROGRAMS = 512
 _VECTOR_WEIGHTS = 64
-_DOT_ROWS = 64
 _SPLIT_PROGRAMS = 256
 _MOST_SPLITS = 4
 
@@ -87,7 +89,7 @@ def linear_launch(
         return None
     if rows <= _VECTOR_ROWS and inner <= _VECTOR_INNER:
         return _vector_launch(outputs, inner * factor)
-    if rows > _DOT_ROWS or dtype.itemsize != 2:
+    if rows > SKINNY_ROWS or dtype.itemsize != 2:
         return None
     chosen = _joined_launch(rows, outputs, inner) if joined else _whole_launch(rows, gated)
     return fitted(chosen, factor, shared_bytes(device))

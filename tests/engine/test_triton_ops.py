@@ -27,9 +27,10 @@ NUM_BLOCKS, BLOCK_SIZE = 12, 8
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("LlamaForCausalLM", {"head_dim": 16, "tie_word_embeddings": True}),
-    "llama biased": ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
-    "qwen2": ("Qwen2ForCausalLM", {}),
+    "llama biased": (
+        "LlamaForCausalLM",
+        {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
     "qwen3": ("Qwen3ForCausalLM", {"head_dim": 32}),
     "gemma3": (
         "Gemma3ForCausalLM",
@@ -56,9 +57,9 @@ def steps_of(model: TinyModel, ops: DecoderOps, backend: type[Any]) -> tuple[lis
     draw = random.Random(5)
     requests = [
         driver.request(str(length), [draw.randrange(3, 60) for _ in range(length)])
-        for length in (9, 1, 3)
+        for length in (7, 1, 3)
     ]
-    driver.prefill(requests[0], 6)
+    driver.prefill(requests[0], 4)
     driver.decode(requests[:1], 1)
     driver.prefill(requests[1])
     driver.decode(requests[:2], 1)

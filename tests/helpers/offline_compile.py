@@ -1,7 +1,7 @@
 """Compiles launches of Triton kernels for a GPU that is not there: ``python …/offline_compile.py``.
 
 Triton's interpreter takes much that its compiler refuses. Prints one JSON line a launch: the
-kernel's name, its shared memory in bytes and the instructions that it multiplies with.
+kernel's name, its shared memory in bytes and those of ``INSTRUCTIONS`` that it has.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 CAPABILITY = 90
+INSTRUCTIONS = (
+    "wgmma",
+    "mma.sync",
+    "griddepcontrol.launch_dependents",
+    "griddepcontrol.wait",
+)
 
 
 class _NoDriver:
@@ -41,7 +47,7 @@ def _compile_only(kernel: Any, grid: Any) -> Any:
     def compile_it(*args: Any, **options: Any) -> None:
         compiled = kernel.run(*args, grid=grid, warmup=True, **options)
         text = compiled.asm["ptx"]
-        found = [name for name in ("wgmma", "mma.sync", "griddepcontrol") if name in text]
+        found = [name for name in INSTRUCTIONS if name in text]
         shared = compiled.metadata.shared
         print(json.dumps({"kernel": kernel.__name__, "shared": shared, "found": found}), flush=True)
 

@@ -31,8 +31,10 @@ def tables(rotary_dim, dtype, device):
 
 
 def make_pool(heads, head_dim, dtype, device, blocks=4):
-    shape = (blocks, 16, heads[1], head_dim)
-    return [torch.full(shape, float("nan"), dtype=dtype, device=device) for _ in range(2)]
+    """Keys and values, NaN, with a block of NaN before and after that belongs to nobody."""
+    shape = (blocks + 2, 16, heads[1], head_dim)
+    whole = [torch.full(shape, float("nan"), dtype=dtype, device=device) for _ in range(2)]
+    return [cache[1:-1] for cache in whole]
 
 
 def make_steps(device):
@@ -75,6 +77,11 @@ def test_queries_and_pool_equal_the_reference(heads, head_dim, rotary_dim, norme
         assert excess(rows[written], wanted_rows[written]) <= BOUND[dtype]
         rows[written] = float("nan")
         assert bool(rows.isnan().all()), "a slot was written that no token has"
+        size = cache[0].numel()
+        before, after = cache.storage_offset() - size, cache.storage_offset() + cache.numel()
+        for start in (before, after):
+            around = cache.as_strided((size,), (1,), start)
+            assert bool(around.isnan().all()), "something was written outside the pool"
     values = qkv.cpu().view(5, -1, head_dim)[:, -heads[1] :]
     stored = pool[1].cpu().flatten(0, 1)[written]
     assert torch.equal(bits(stored), bits(values[slots.cpu() >= 0]))
