@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.attention.prefill_tiles import PrefillTiles
+from engine.attention.prefix_groups import PrefixGroups
 from engine.request import PLACEHOLDER_TOKEN, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.table_rows import TableRows
@@ -42,7 +44,8 @@ class StepBatch:
     ``decode_lengths``: ``[decodes]``, tokens to attend to, the new one included; the longest is
     ``max_decode_length``, 0 without decodes. ``sample_rows``: rows whose logits are wanted. In the
     same order, ``sampled``: the requests that they belong to, and ``sample_ends``: how many tokens
-    of each are computed with this step, the drawn one's position.
+    of each are computed with this step, the drawn one's position. ``prefill_tiles``: the prompts of
+    a step on a device, in place of ``prefills``. ``prefix_groups``: decodes that share a beginning.
 
     The tensors are views of persistent buffers, valid until the next ``InputBatch.build``.
     """
@@ -58,6 +61,8 @@ class StepBatch:
     sample_rows: Tensor
     sampled: tuple[Request, ...]
     sample_ends: tuple[int, ...]
+    prefill_tiles: PrefillTiles | None = None
+    prefix_groups: PrefixGroups | None = None
 
 
 class InputBatch:

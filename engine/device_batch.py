@@ -77,6 +77,28 @@ class HostStep:
     def num_decodes(self) -> int:
         return len(self.rows)
 
+    @classmethod
+    def empty(cls) -> HostStep:
+        """A step of nothing."""
+        none = np.empty(0, np.int64)
+        draws = np.empty((0, DRAW_WORDS), np.int64)
+        return cls(
+            ids=none,
+            positions=none,
+            slots=none,
+            lengths=none,
+            rows=none,
+            sample_rows=none,
+            sampled_rows=none,
+            draws=draws,
+            kind=DrawKind(),
+            changed=none,
+            changes=none,
+            spans=(),
+            sampled=(),
+            ends=(),
+        )
+
 
 class DeviceBatch:
     """Lays out steps and keeps what stays on the device.
@@ -116,6 +138,15 @@ class DeviceBatch:
     def padding_row(self) -> int:
         """The row that is nobody's."""
         return len(self.newest) - 1
+
+    @property
+    def num_rewrites(self) -> int:
+        """How often a block table changed other than by growing."""
+        return self._rows.num_rewrites
+
+    def host_tables(self, rows: Ints) -> Ints:
+        """``[len(rows), blocks]``, the tables of some rows; behind their ends is junk."""
+        return self._rows.tables[rows]
 
     def forget(self, request_id: str) -> None:
         """Frees the request's row; unknown ids are ignored."""

@@ -9,13 +9,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from engine.attention.prefill_tiles import NO_TILES, PrefillTiles, TiledChunk, Tiling
 from engine.batch import PrefillSpan, StepBatch
-from engine.decode_graphs import DecodeGraphs, DecodeInputs
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
+from engine.sharing import Sharing
 from engine.staging import Download, Uploads, copies_to
+from engine.step_graphs import StepGraphs, prompt_rows
+from engine.step_inputs import Extras, Sizes, StepInputs, exact, sizes_of
 from kernels.reference.sample import Sampled
 
 NOT_FINITE = -1
@@ -33,6 +36,9 @@ class DeviceSteps:
         max_blocks: blocks of the longest sequence.
         max_requests: requests that are expected at once; more are taken too.
         device: where the model lies.
+        tiling: how the backend cuts prompts; None: it takes them chunk by chunk.
+        shares: whether it pays the backend to read a beginning of so many tokens once for so many
+            sequences; None: it cannot.
     """
 
     def __init__(
@@ -43,16 +49,22 @@ class DeviceSteps:
         max_blocks: int,
         max_requests: int,
         device: torch.device,
+        tiling: Tiling | None = None,
+        shares: Callable[[int, int], bool] | None = None,
     ) -> None:
         self._compute_logits = compute_logits
+        self._tiling = tiling
+        self._sharing = Sharing(block_size, shares) if shares is not None else None
         self._drawer = drawer
         self._block_size = block_size
         self._device = device
         self._batch = DeviceBatch(block_size, max_blocks, max_requests, device, drawer)
         self._uploads = Uploads(copies_to(device))
-        self.graphs: DecodeGraphs | None = None
+        self.graphs: StepGraphs | None = None
         if self._device.type == "cuda":
-            self.graphs = DecodeGraphs(self._decode, self._batch, drawer, self._uploads, device)
+            self.graphs = StepGraphs(
+                self._captured, self._batch, drawer, tiling, self._uploads, device
+            )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
         """Starts a step whose block copies have been made.
@@ -62,10 +74,10 @@ class DeviceSteps:
         """
         step = self._batch.lay(output)
         self._send_tables(step)
-        if self.graphs is not None and self.graphs.takes(step):
-            drawn: Sampled | None = self.graphs.run(step)
-        else:
-            drawn = self._mixed(step)
+        extras = self._extras(step)
+        drawn = self.graphs.run(step, extras) if self.graphs is not None else None
+        if drawn is None:
+            drawn = self._eager(step, extras)
         count = len(step.sampled)
         if drawn is None:
             return _Handle((), None, None)
@@ -81,22 +93,11 @@ class DeviceSteps:
             places, values = self._uploads.send([step.changed, step.changes])
             self._batch.tables.view(-1).index_copy_(0, places, values)
 
-    def _mixed(self, step: HostStep) -> Sampled | None:
-        """A step with prompts in it, or with more decodes than a graph has rows."""
-        num_decodes, num_sampled = step.num_decodes, len(step.sampled)
-        sent = self._uploads.send(
-            [
-                step.ids,
-                step.positions,
-                step.slots,
-                step.lengths,
-                step.rows,
-                step.sample_rows,
-                step.sampled_rows,
-                step.draws,
-            ]
-        )
-        ids, positions, slots, lengths, rows, sample_rows, sampled_rows, draws = sent
+    def _eager(self, step: HostStep, extras: Extras) -> Sampled | None:
+        """A step launched kernel by kernel, of exactly its sizes."""
+        sizes = sizes_of(step, extras)
+        pieces = self._uploads.send(exact(step, extras))
+        inputs = StepInputs.of(pieces, sizes.groups)
         tables = self._batch.tables
         spans = tuple(
             PrefillSpan(
@@ -109,42 +110,69 @@ class DeviceSteps:
             for span in step.spans
         )
         longest = int(step.lengths.max(initial=0))
-        batch = StepBatch(
-            input_ids=self._known(ids),
-            positions=positions,
-            slot_mapping=slots,
-            num_decodes=num_decodes,
-            decode_block_tables=self._tables_of(rows, longest),
-            decode_lengths=lengths,
-            max_decode_length=longest,
-            prefills=spans,
-            sample_rows=sample_rows,
-            sampled=(),
-            sample_ends=(),
-        )
-        logits = self._compute_logits(batch)
-        if not num_sampled:
+        if not len(step.sampled_rows):
+            self._compute_logits(self._batch_of(inputs, sizes, longest, spans, extras.tiled_for))
             return None
-        return self._draw(logits, draws.view(num_sampled, -1), sampled_rows, step.kind)
+        return self._step(inputs, sizes, step.kind, longest, spans, extras.tiled_for)
 
-    def _decode(self, inputs: DecodeInputs, kind: DrawKind) -> Sampled:
-        """A step of decodes; everything that it reads has a fixed place, so it can be captured."""
-        rows = len(inputs.ids)
-        width = self._batch.tables.shape[1]
-        batch = StepBatch(
+    def _captured(self, inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Sampled:
+        """A step; everything that it reads has a fixed place, so it can be captured."""
+        longest = self._batch.tables.shape[1] * self._block_size
+        return self._step(inputs, sizes, kind, longest, (), sizes.prompt)
+
+    def _step(
+        self,
+        inputs: StepInputs,
+        sizes: Sizes,
+        kind: DrawKind,
+        longest: int,
+        spans: tuple[PrefillSpan, ...],
+        tiled_for: int,
+    ) -> Sampled:
+        batch = self._batch_of(inputs, sizes, longest, spans, tiled_for)
+        logits = self._compute_logits(batch)
+        return self._draw(logits, inputs.draws, inputs.sampled_rows, kind)
+
+    def _batch_of(
+        self,
+        inputs: StepInputs,
+        sizes: Sizes,
+        longest: int,
+        spans: tuple[PrefillSpan, ...],
+        tiled_for: int,
+    ) -> StepBatch:
+        tiles = None
+        if self._tiling is not None and sizes.prompt:
+            launch = self._tiling.launch(tiled_for)
+            tiles = PrefillTiles(inputs.tiles, self._batch.tables.view(-1), launch)
+        return StepBatch(
             input_ids=self._known(inputs.ids),
             positions=inputs.positions,
             slot_mapping=inputs.slots,
-            num_decodes=rows,
-            decode_block_tables=self._batch.tables.index_select(0, inputs.rows),
+            num_decodes=sizes.decodes,
+            decode_block_tables=self._tables_of(inputs.rows, longest),
             decode_lengths=inputs.lengths,
-            max_decode_length=width * self._block_size,
-            prefills=(),
-            sample_rows=torch.arange(rows, device=self._device),
+            max_decode_length=longest,
+            prefills=spans,
+            sample_rows=inputs.sample_rows,
             sampled=(),
             sample_ends=(),
+            prefill_tiles=tiles,
+            prefix_groups=inputs.groups,
         )
-        return self._draw(self._compute_logits(batch), inputs.draws, inputs.rows, kind)
+
+    def _extras(self, step: HostStep) -> Extras:
+        groups = self._sharing.groups(step, self._batch) if self._sharing is not None else ()
+        if self._tiling is None or not step.spans:
+            return Extras(NO_TILES, 0, groups)
+        width = self._batch.tables.shape[1]
+        chunks = [
+            TiledChunk(span.first_row, span.num_tokens, span.start, span.row * width)
+            for span in step.spans
+        ]
+        # As the graph that may take the step is cut.
+        size = prompt_rows(len(step.ids) - step.num_decodes)
+        return Extras(self._tiling.tiles(chunks, self._tiling.launch(size)), size, groups)
 
     def _known(self, ids: Tensor) -> Tensor:
         """Ids with every newest token in its place."""

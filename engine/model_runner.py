@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.attention.base import AttentionBackend
 from engine.attention.catch_up import catch_up
 from engine.attention.make import make_backend
+from engine.attention.prefill_tiles import Tiling
 from engine.batch import InputBatch, StepBatch, token_at
 from engine.device_steps import DeviceSteps
 from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
@@ -104,6 +105,8 @@ class ModelRunner:
             self._max_blocks,
             self._max_requests,
             self.decoder.device,
+            tiling=self.attention if isinstance(self.attention, Tiling) else None,
+            shares=getattr(self.attention, "shares", None),
         )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:

@@ -31,13 +31,13 @@ class Request:
     steps in flight. ``num_committed_tokens``: those whose step has been committed. ``block_table``:
     physical block of each logical block; owned by the BlockManager. ``seed`` is always set: the
     client's, or drawn by the engine. ``chain``: its block hashes, as far as they were asked for.
-    ``num_published_blocks``: leading blocks whose hash needs no more publishing. ``num_owned_slots``: leading tokens of
-    which the newest needs no look for a slot: its block is there and is the request's own.
-    ``num_in_flight``: steps submitted and not committed that name it. ``twin_hash``: the block that a twin is
-    computing for it. ``admitted``: order of admission, -1 before the first. ``release_cause``: its
-    blocks go back, for this cause, at the commit of the last step in flight. ``paused``: computes
-    nothing until it is resumed. ``sibling``: the first of several answers to one prompt, whose
-    blocks this one shares once the prompt is computed.
+    ``num_published_blocks``: leading blocks whose hash needs no more publishing.
+    ``num_owned_slots``: leading tokens of which the newest needs no look for a slot: its block is
+    there and is the request's own. ``num_in_flight``: steps submitted and not committed that name
+    it. ``twin_hash``: the block that a twin is computing for it. ``admitted``: order of admission,
+    -1 before the first. ``release_cause``: its blocks go back, for this cause, at the commit of the
+    last step in flight. ``paused``: computes nothing until it is resumed. ``sibling``: the first of
+    several answers to one prompt, whose blocks this one shares once the prompt is computed.
     """
 
     request_id: str

@@ -15,7 +15,7 @@ class TableRows:
 
     ``tables``: ``[rows, blocks]``, entries past a table's end are junk. The array is replaced when
     it grows; ``changes`` holds what was written since it was last cleared: row, first entry and end
-    of each write.
+    of each write. ``num_rewrites`` counts writes over entries that were known.
 
     Args:
         max_blocks: blocks of the longest sequence.
@@ -25,6 +25,7 @@ class TableRows:
     def __init__(self, max_blocks: int, max_requests: int) -> None:
         self.tables: Ints = np.zeros((max(1, max_requests), max(1, max_blocks)), np.int64)
         self.changes: list[tuple[int, int, int]] = []
+        self.num_rewrites = 0
         self._known: list[list[int]] = [[] for _ in range(len(self.tables))]
         self._free_rows = list(range(len(self.tables) - 1, -1, -1))
         self._row_of: dict[str, int] = {}
@@ -61,6 +62,7 @@ class TableRows:
         if len(table) > self.tables.shape[1]:
             missing = max(len(table) - self.tables.shape[1], self.tables.shape[1])
             self.tables = np.pad(self.tables, ((0, 0), (0, missing)))
+        self.num_rewrites += same < len(known)
         self.tables[row, same : len(table)] = table[same:]
         self.changes.append((row, same, len(table)))
         known[same:] = table[same:]

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.attention.base import StepAttention
 from engine.attention.paged import PagedBackend
+from engine.attention.prefill_tiles import PrefillTiles, TiledChunk
 from engine.attention.prefix_groups import PrefixGroups
 from engine.batch import PrefillSpan, StepBatch
 from engine.kv_cache import KVCache
 from engine.models.config import ModelConfig
 from kernels.decode_plan import DecodePlan, plan_decode
-from kernels.launch import prefill_launch
+from kernels.launch import PrefillLaunch, prefill_launch, uses_shared_prefix
 from kernels.paged_decode import paged_decode
 from kernels.paged_prefill import ChunkPlace, paged_prefill, paged_prefill_batch, tile_list
 from kernels.shared_prefix_decode import (
@@ -46,13 +49,38 @@ class PagedTritonBackend(PagedBackend):
         self._heads = (config.num_heads, config.num_kv_heads, config.head_dim)
         self._deterministic = deterministic
 
-    def begin_step(self, batch: StepBatch, groups: PrefixGroups | None = None) -> StepAttention:
+    def launch(self, num_tokens: int) -> PrefillLaunch:
+        """How steps with so many prompt tokens are cut; see ``prefill_tiles.Tiling``."""
+        num_heads, num_kv_heads, head_dim = self._heads
+        return prefill_launch(num_tokens, num_heads // num_kv_heads, head_dim)
+
+    def tiles(self, chunks: Sequence[TiledChunk], launch: PrefillLaunch) -> NDArray[np.int32]:
+        """Tiles of some chunks."""
+        places = [
+            ChunkPlace(each.first_row, each.num_tokens, each.start, each.table_offset)
+            for each in chunks
+        ]
+        return tile_list(places, self._heads[0] // self._heads[1], launch.rows)
+
+    def most_tiles(self, num_tokens: int, num_chunks: int, launch: PrefillLaunch) -> int:
+        """Tiles of so many tokens in at most so many chunks: each may end with a part of one."""
+        group = self._heads[0] // self._heads[1]
+        return -(-num_tokens * group // launch.rows) + num_chunks
+
+    def shares(self, sequences: int, prefix_tokens: int) -> bool:
+        """Whether reading a beginning that so many sequences share once pays."""
+        _, num_kv_heads, head_dim = self._heads
+        itemsize = self.cache.k[0].element_size()
+        pays = uses_shared_prefix(sequences, prefix_tokens, num_kv_heads, head_dim, itemsize)
+        return pays and not self._deterministic and None in self.windows
+
+    def begin_step(self, batch: StepBatch) -> StepAttention:
         """Lays out a step. The result is valid until the next call.
 
         Args:
             batch: the step, on the device.
-            groups: decodes that share a beginning, on the device; for layers without a window.
         """
+        groups = batch.prefix_groups
         windows = set(self.windows) if batch.num_decodes else set()
         plans = {window: self._plan(batch, window) for window in windows}
         shared = None
@@ -65,7 +93,11 @@ class PagedTritonBackend(PagedBackend):
                 *self._heads,
                 batch.max_decode_length,
             )
-        prefills = _Prefills(batch.prefills, self._heads) if batch.prefills else None
+        prefills: _Prefills | _TiledPrefills | None = None
+        if batch.prefill_tiles is not None:
+            prefills = _TiledPrefills(batch.prefill_tiles)
+        elif batch.prefills:
+            prefills = _Prefills(batch.prefills, self._heads)
         return _Step(self, batch, plans, groups, shared, prefills)
 
     def _plan(self, batch: StepBatch, window: int | None) -> DecodePlan:
@@ -75,6 +107,36 @@ class PagedTritonBackend(PagedBackend):
             batch.max_decode_length,
             window=window,
             deterministic=self._deterministic,
+        )
+
+
+class _TiledPrefills:
+    """Chunks whose tiles were made on the host along with the step."""
+
+    def __init__(self, tiles: PrefillTiles) -> None:
+        self._tiles = tiles
+
+    def attend(
+        self,
+        query: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        scale: float,
+        window: int | None,
+        out: Tensor,
+    ) -> None:
+        """Fills the chunks' rows of ``out``."""
+        tiles = self._tiles
+        paged_prefill_batch(
+            query,
+            k_cache,
+            v_cache,
+            tiles.block_ids,
+            tiles.tiles,
+            scale,
+            tiles.launch,
+            window=window,
+            out=out,
         )
 
 
@@ -143,7 +205,7 @@ class _Step:
         plans: dict[int | None, DecodePlan],
         groups: PrefixGroups | None,
         shared: SharedPlan | None,
-        prefills: _Prefills | None,
+        prefills: _Prefills | _TiledPrefills | None,
     ) -> None:
         self._cache = backend.cache
         self._scale = backend.scale

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine import decode_graphs, parity_steps, sampler
+from engine import parity_steps, sampler, step_inputs
 from engine.api.params import SamplingParams
 from engine.batch import InputBatch
-from engine.decode_graphs import DecodeInputs
 from engine.device_batch import DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer
 from engine.device_steps import DeviceSteps
@@ -22,6 +21,7 @@ from engine.request import Request
 from engine.sampler import SampleRow
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.staging import Uploads
+from engine.step_inputs import Extras, Sizes, StepInputs
 from kernels.reference.sample import sample as sample_kernel
 from tests.helpers.faults import Case, Cases, Fault
 from tests.helpers.tiny_model import TinyModel, tiny_llama
@@ -177,8 +177,8 @@ def in_flight(engine: TorchEngine) -> DeviceSteps:
 
 @case(
     24,
-    Fault(decode_graphs, "padded", "fill(step.slots, -1)", "fill(step.slots, 0)"),
-    Fault(decode_graphs, "padded", "fill(step.rows, padding_row)", "fill(step.rows, 0)"),
+    Fault(step_inputs, "padded", "tokens(step.slots, -1)", "tokens(step.slots, 0)"),
+    Fault(step_inputs, "padded", "np.array(padding_row)", "np.array(0)"),
 )
 def padding_writes_nothing() -> None:
     engine = torch_engine(TINY, "paged_reference", num_blocks=20)
@@ -193,12 +193,13 @@ def padding_writes_nothing() -> None:
     steps._send_tables(step)
     before = [layer.clone() for layer in (*cache.k, *cache.v)]
     newest = steps._batch.newest.clone()
-    sent = [
-        torch.from_numpy(array) for array in decode_graphs.padded(step, 4, steps._batch.padding_row)
-    ]
-    with torch.inference_mode():
-        steps._decode(DecodeInputs(*sent), DrawKind())
+    sizes = Sizes(decodes=4, prompt=0, samples=4, tiles=0)
+    numbers = step_inputs.padded(step, Extras.none(), sizes, steps._batch.padding_row)
+    sent = torch.from_numpy(np.concatenate([each.ravel() for each in numbers]))
+    inputs = StepInputs.of(torch.split(sent, sizes.parts), 0)
     written = set(step.slots.tolist())
+    with torch.inference_mode():
+        steps._captured(inputs, sizes, DrawKind())
     for old, new in zip(before, (*cache.k, *cache.v), strict=True):
         changed = (old != new).flatten(2).any(-1).flatten().nonzero().flatten().tolist()
         assert set(changed) == written
@@ -207,9 +208,7 @@ def padding_writes_nothing() -> None:
     assert set(moved) <= rows | {steps._batch.padding_row}
     assert len(rows) == 3
     # Nobody's row is nobody's: a request's newest token is the one that it drew.
-    drawn = steps._batch.newest[sent[4][:3]].tolist()
-    again = engine.runner.compute_logits
-    assert again is not None
+    drawn = steps._batch.newest[inputs.rows[:3]].tolist()
     plain = torch_engine(TINY, "paged_reference", num_blocks=20)
     for number in range(3):
         plain.add(f"r{number}", PROMPT[: 10 + number], 12)

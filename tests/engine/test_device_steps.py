@@ -13,13 +13,14 @@ from torch import Tensor
 
 from engine.api.events import FinishReason
 from engine.api.params import SamplingParams
-from engine.decode_graphs import graph_rows, padded
 from engine.device_batch import DeviceBatch
 from engine.device_drawer import DeviceDrawer
 from engine.device_steps import NOT_FINITE, DeviceSteps
 from engine.model_runner import ModelRunner
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
+from engine.step_graphs import graph_rows
+from engine.step_inputs import Extras, Sizes, padded
 from kernels.reference.sample import Sampled, sample, unpack
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
@@ -212,7 +213,10 @@ def test_padding_writes_and_attends_to_nothing():
         requests.append(request)
     chunks = tuple(ScheduledChunk(request, 2, 1, samples=True) for request in requests)
     step = batch.lay(SchedulerOutput(1, chunks, ()))
-    ids, positions, slots, lengths, rows, draws = padded(step, 4, batch.padding_row)
+    sizes = Sizes(decodes=4, prompt=0, samples=4, tiles=0)
+    ids, positions, slots, lengths, rows, _, _, draws, *_ = padded(
+        step, Extras.none(), sizes, batch.padding_row
+    )
     assert slots.tolist() == [2, 10, 18, -1]
     assert lengths.tolist() == [3, 3, 3, 0]
     assert rows[-1] == batch.padding_row == 4

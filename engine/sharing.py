@@ -1,0 +1,44 @@
+"""Which decodes of a step share a beginning that is worth reading once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from engine.attention.prefix_groups import PrefixGroup, find_prefix_groups
+from engine.device_batch import DeviceBatch, HostStep
+
+
+class Sharing:
+    """Finds the groups, and keeps them as long as the same requests decode.
+
+    Args:
+        block_size: tokens a block.
+        pays: whether a group of so many sequences with so many common tokens is worth it.
+    """
+
+    def __init__(self, block_size: int, pays: Callable[[int, int], bool]) -> None:
+        self._block_size = block_size
+        self._pays = pays
+        self._known_for: tuple[bytes, int] | None = None
+        self._groups: tuple[PrefixGroup, ...] = ()
+
+    def groups(self, step: HostStep, batch: DeviceBatch) -> tuple[PrefixGroup, ...]:
+        """Groups of the step's decodes, by their place in it."""
+        key = (step.rows.tobytes(), batch.num_rewrites)
+        if key != self._known_for:
+            self._known_for = key
+            self._groups = tuple(self._find(step, batch))
+        return self._groups
+
+    def _find(self, step: HostStep, batch: DeviceBatch) -> list[PrefixGroup]:
+        if step.num_decodes < 2:
+            return []
+        tables = batch.host_tables(step.rows)
+        _, counts = np.unique(tables[:, 0], return_counts=True)
+        # Nearly always at once: no two begin alike, or those that do are too few for any length.
+        longest = int(step.lengths.max())
+        if not self._pays(int(counts.max()), longest):
+            return []
+        return find_prefix_groups(tables, step.lengths, self._block_size, self._pays)
