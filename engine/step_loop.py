@@ -199,13 +199,18 @@ class StepLoop:
 
     def _abandon_flights(self, output: SchedulerOutput) -> list[Request]:
         """Takes back every step in flight. Returns the live requests of ``output``."""
+        broken = [output, *(flight.output for flight in self.flights)]
         built_on_it = self.flights.abandon()
         for request in built_on_it:
             self._scheduler.queues.step_committed(request)
         failed = [chunk.request for chunk in output.chunks]
         for request in (*failed, *built_on_it):
             request.drop_placeholders()
-        self._scheduler.recompute(built_on_it, _STEP_FAILED)
+        # Others may share a block that such a step was to fill with a copy.
+        uncopied = {destination for step in broken for _, destination in step.block_copies}
+        readers = [r for r in self._scheduler.running if not uncopied.isdisjoint(r.block_table)]
+        lost = dict.fromkeys((*built_on_it, *(r for r in readers if r not in failed)))
+        self._scheduler.recompute(list(lost), _STEP_FAILED)
         # Before one of them may end: of a request that is over nothing more is told.
         self._ledger.report_notes()
         return [request for request in failed if request.phase is not Phase.FINISHED]

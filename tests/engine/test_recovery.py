@@ -101,3 +101,19 @@ def test_cancelled_suspect_holds_nobody_up(lag):
     engine.core.resume("b")
     engine.run()
     check_survivors(engine, "b", "c")
+
+
+@pytest.mark.parametrize("where", ["fail_next_submit", "fail_next_result"])
+def test_block_that_a_broken_step_was_to_copy_is_read_by_nobody(lag, where):
+    engine = CheckedEngine(64, lag=lag)
+    engine.add("a", PROMPTS["a"], max_tokens=10)
+    engine.add("b", PROMPTS["a"], max_tokens=10, sibling="a")
+    while not engine.output("a"):
+        engine.step()
+    # The next step copies a's last block because of the fork; b joins a in it and shares the copy.
+    engine.core.fork("a", "f", "f", 0)
+    setattr(engine.runner, where, RuntimeError("planted"))
+    engine.run()
+    for name in "abf":
+        said = engine.output(name)
+        assert said == reference_output(PROMPTS["a"], 10)[10 - len(said) :]
