@@ -2,7 +2,8 @@
 
 Norm, packed product, rotation and KV write, output product, norm, gated product, down product of
 the Qwen3-0.6B shape, each with weights of its own, one layer after the other. A launch that is
-fastest alone need not be so between others.
+fastest alone need not be so between others: with a sweep's result its best are tried in turn;
+without, the launches that ``launch_linear.py`` chooses are timed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch import Tensor
 
-from kernels.launch_linear import DotLaunch, LinearLaunch, VectorLaunch
+from kernels.launch_linear import DotLaunch, LinearLaunch, VectorLaunch, linear_launch
 from kernels.qkv_rope_store import qkv_rope_store
 from kernels.reference.rope import rope_table
 from kernels.rms_norm import rms_norm
@@ -39,6 +40,7 @@ LAYERS = 28
 HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
 
 Plan = Mapping[str, LinearLaunch | None]
+Choices = dict[tuple[str, int], list[LinearLaunch | None]]
 
 
 class Chain:
@@ -118,27 +120,49 @@ def report(rows: int, choices: Mapping[str, list[LinearLaunch | None]]) -> None:
     print(json.dumps(row), flush=True)
 
 
+def swept(path: Path, tried: int) -> Choices:
+    """The best launches of a sweep, and the library."""
+    names = {"DotLaunch": DotLaunch, "VectorLaunch": VectorLaunch}
+    return {
+        (entry["shape"], entry["rows"]): [
+            *(eval(text, names) for _, _, text in entry["ours"][:tried]),
+            None,
+        ]
+        for entry in json.loads(path.read_text())
+    }
+
+
+def chosen(name: str, rows: int) -> LinearLaunch | None:
+    case = SHAPES[name]
+    return linear_launch(
+        rows,
+        case.outputs,
+        case.inner,
+        case.gated,
+        case.joined,
+        torch.bfloat16,
+        torch.device("cuda", 0),
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sweep", type=Path, help="JSON of linear_sweep.py")
+    parser.add_argument("sweep", type=Path, nargs="?", help="JSON of linear_sweep.py")
     parser.add_argument("--rows", default="1,8,64,2,16,32,128,256")
     parser.add_argument("--tried", type=int, default=5, help="launches of each product")
     parser.add_argument("--deadline-s", type=float, default=60.0)
     arguments = parser.parse_args()
     started = time.monotonic()
-    names = {"DotLaunch": DotLaunch, "VectorLaunch": VectorLaunch}
-    found: dict[tuple[str, int], list[LinearLaunch | None]] = {
-        (entry["shape"], entry["rows"]): [
-            *(eval(text, names) for _, _, text in entry["ours"][: arguments.tried]),
-            None,
-        ]
-        for entry in json.loads(arguments.sweep.read_text())
-    }
+    found: Choices = {}
+    if arguments.sweep is not None:
+        found = swept(arguments.sweep, arguments.tried)
     for rows in map(int, arguments.rows.split(",")):
         if time.monotonic() - started > arguments.deadline_s:
             print("out of time before", rows)
             break
-        if all((name, rows) in found for name in LAYER):
+        if arguments.sweep is None:
+            report(rows, {name: [chosen(name, rows)] for name in LAYER})
+        elif all((name, rows) in found for name in LAYER):
             report(rows, {name: found[name, rows] for name in LAYER})
     print("took", round(time.monotonic() - started, 1), "s")
     return 0
