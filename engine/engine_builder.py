@@ -77,6 +77,7 @@ def build_engine(
         dtype=config.dtype,
         backend=config.backend,
         deterministic=config.deterministic,
+        shared_prefix_decode=config.shared_prefix_decode,
     )
     num_blocks = runner.num_blocks
     progress("tokenizer", 0.0, "")

@@ -38,7 +38,7 @@ class ModelRunner:
         max_model_len: tokens of the longest sequence.
         max_running_requests: requests that are expected at once; more are taken too.
         num_blocks: size of the pool; the scheduler's measure even where there is none.
-        deterministic: see ``build_runner``.
+        deterministic: see ``build_runner``; ``shared_prefix_decode`` likewise.
     """
 
     def __init__(
@@ -50,10 +50,12 @@ class ModelRunner:
         max_running_requests: int,
         num_blocks: int = 0,
         deterministic: bool = False,
+        shared_prefix_decode: bool = True,
     ) -> None:
         self.decoder = decoder
         self.num_blocks = num_blocks
         self._deterministic = deterministic
+        self._shares_prefix = shared_prefix_decode
         self.attention = attention
         self._max_blocks = max_blocks = -(-max_model_len // block_size)
         self._max_requests = max_running_requests
@@ -106,7 +108,7 @@ class ModelRunner:
             self._max_requests,
             self.decoder.device,
             tiling=self.attention if isinstance(self.attention, Tiling) else None,
-            shares=getattr(self.attention, "shares", None),
+            shares=getattr(self.attention, "shares", None) if self._shares_prefix else None,
         )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
@@ -184,6 +186,7 @@ def build_runner(
     dtype: str = "auto",
     backend: str = "auto",
     deterministic: bool = False,
+    shared_prefix_decode: bool = True,
 ) -> ModelRunner:
     """Decoder, pool and runner from a model's weights.
 
@@ -199,6 +202,8 @@ def build_runner(
         dtype: ``auto`` or a torch floating-point type.
         backend: ``auto`` or one of ``devices.BACKENDS``.
         deterministic: on a GPU, no result depends to the last bit on what else is in a step.
+        shared_prefix_decode: on a GPU, a beginning that sequences share is read once a step where
+            that pays.
 
     Raises:
         EngineError: the model, device or backend cannot be used.
@@ -216,7 +221,14 @@ def build_runner(
         ),
     )
     return ModelRunner(
-        decoder, attention, block_size, length, max_running_requests, had, deterministic
+        decoder,
+        attention,
+        block_size,
+        length,
+        max_running_requests,
+        had,
+        deterministic,
+        shared_prefix_decode,
     )
 
 

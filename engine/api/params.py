@@ -101,7 +101,8 @@ class EngineConfig:
     from free memory); ``watermark`` as a fraction of the pool kept free at admission;
     ``prefill_time_budget_ms`` is the time that prefill chunks may add to a step while others decode
     (None: as the device deserves). ``lag``: steps that may be in flight while the next is prepared
-    (None: 1 where a device computes by itself).
+    (None: 1 where a device computes by itself). ``shared_prefix_decode``: on a GPU, conversations
+    with the same beginning read it once a step where that pays.
 
     Raises:
         InvalidValueError: a field is out of its range; the error names it.
@@ -122,6 +123,7 @@ class EngineConfig:
     lag: int | None = None
     prefix_caching: bool = True
     deterministic: bool = False
+    shared_prefix_decode: bool = True
     cache_salt: str = ""
     tensor_parallel_size: int = 1
     num_threads: int | None = None

@@ -97,6 +97,8 @@ def open_bench(options: Options, model: str, **settings: object) -> Bench:
         device=config.device,
         dtype=config.dtype,
         backend=config.backend,
+        deterministic=config.deterministic,
+        shared_prefix_decode=config.shared_prefix_decode,
     )
     watch = WatchedRunner(runner)
     backend = runner.attention.name
