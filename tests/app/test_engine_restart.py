@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from app.conversation import MessageStatus
-from app.session_state import ModelStatus
+from app.session_state import ModelStatus, Notice, Severity
 from app.widgets.words import model_words
 from engine.api.commands import LoadModel, SetFocus, Submit, SubscribePool
 from engine.api.errors import DeviceLostError, ErrorInfo
@@ -163,7 +163,10 @@ def test_report_of_the_thread_does_not_hide_that_the_device_is_lost(stage, qtbot
 
 
 def test_same_words_are_not_shown_twice(stage, qtbot):
-    ask(stage, qtbot)
+    conversation_id = ask(stage, qtbot)
+    # As a question does that had no answer yet, just before the engine says why it ended.
+    stage.session.notice_raised.emit(Notice(Severity.ERROR, FAULT, conversation_id))
+    assert len(stage.page.notices.bars) == 1
     die(stage, qtbot)
-    shown = [*stage.window.tab_area.notices.bars, *stage.page.notices.bars]
-    assert not any(FAULT.message in bar.label.text() for bar in shown)
+    assert stage.page.notices.bars == []
+    assert FAULT.message in card(stage).cause.text()
