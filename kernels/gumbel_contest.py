@@ -87,10 +87,8 @@ def best_with_noise(relative, first, seed, index, floor, GROUPS: tl.constexpr):
         chosen = tl.argmax(reach, 1)
         picked = column[None, :] == chosen[:, None]
         score = tl.max(tl.where(picked, relative, float("-inf")), 1)
-        byte = tl.sum(tl.where(picked, upper, 0), 1)
         token = first + group * _GROUP + chosen
-        lower, _, _, _ = _words(token, 1, seed, index)
-        total = score.to(tl.float64) + _gumbel(byte, lower)
+        total = score.to(tl.float64) + gumbel_of_token(seed, index, token)
         total = tl.where(top >= floor, total, float("-inf"))
         most_now = tl.max(total, 0)
         token_now = tl.min(tl.where(total == most_now, token, 0x7FFFFFFF), 0)

@@ -18,6 +18,7 @@ _SHARED_PROGRAMS_PER_MULTIPROCESSOR = 2
 _MIN_PART_TOKENS = 64
 _FIXED_PART_TOKENS = 512
 _JOIN_ELEMENTS = 8192
+_DESKTOP_SHARED_MEMORY = 99 * 1024
 _WIDE_PREFILL_PAIRS = 4096
 _SHARED_PREFIX_BYTES = 16384 * 4096
 
@@ -71,11 +72,14 @@ class PrefillLaunch:
 
 @dataclass(frozen=True, slots=True)
 class SampleLaunch:
-    """``chunk``: tokens of one program. ``list_size``: scores that one program sorts."""
+    """``chunk``: tokens of one program. ``list_size``: scores that one program sorts, with
+    ``sort_warps``.
+    """
 
     chunk: int
     list_size: int
     num_warps: int
+    sort_warps: int
 
 
 @functools.cache
@@ -84,6 +88,15 @@ def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return _FALLBACK_MULTIPROCESSORS
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory that a program may have; that of a desktop GPU for the interpreter."""
+    if device.type != "cuda":
+        return _DESKTOP_SHARED_MEMORY
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", _DESKTOP_SHARED_MEMORY))
 
 
 def next_power_of_2(value: int) -> int:
@@ -129,7 +142,7 @@ def shared_launch(
         spread=max(1, -(-programs // (num_kv_heads * -(-pairs // rows)))),
         min_tiles=max(1, _MIN_PART_TOKENS // tile),
         num_warps=4,
-        num_stages=3 if head_dim <= 128 else 2,
+        num_stages=3 if head_dim <= 128 and shared_memory(device) > 200_000 else 2,
         early=can_pdl(device),
     )
 
@@ -140,17 +153,22 @@ def join_chunk(group: int, head_dim: int) -> int:
     return max(1, min(32, _JOIN_ELEMENTS // size))
 
 
-def prefill_launch(num_tokens: int, group: int, head_dim: int) -> PrefillLaunch:
-    """How prefill chunks of so many tokens together are cut up."""
+def prefill_launch(
+    num_tokens: int, group: int, head_dim: int, itemsize: int, device: torch.device
+) -> PrefillLaunch:
+    """How prefill chunks of so many tokens together are cut up: the first choice that fits the
+    device's shared memory.
+    """
     pairs = num_tokens * group
-    most = 64 if head_dim > 128 or pairs < _WIDE_PREFILL_PAIRS else 128
-    rows = min(most, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
-    return PrefillLaunch(
-        rows=rows,
-        tile=64 if head_dim <= 128 else 32,
-        num_warps=8 if rows >= 128 else 4,
-        num_stages=3 if head_dim <= 128 else 2,
-    )
+    width = next_power_of_2(head_dim)
+    for most, tile, stages in ((128, 64, 3), (64, 64, 3), (64, 64, 2), (64, 32, 2), (32, 32, 1)):
+        rows = min(most, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
+        if most > 64 and (pairs < _WIDE_PREFILL_PAIRS or head_dim > 128):
+            continue
+        # The queries, and keys and values of every stage.
+        if (rows + 2 * stages * tile) * width * itemsize <= shared_memory(device):
+            break
+    return PrefillLaunch(rows, tile, num_warps=8 if rows >= 128 else 4, num_stages=stages)
 
 
 def uses_shared_prefix(
@@ -177,5 +195,5 @@ def sample_launch(device: torch.device) -> SampleLaunch:
     """How rows of logits are cut up."""
     if device.type != "cuda":
         # The interpreter's time goes by the number of operations and the length of a sort.
-        return SampleLaunch(chunk=512, list_size=16, num_warps=8)
-    return SampleLaunch(chunk=4096, list_size=2048, num_warps=8)
+        return SampleLaunch(chunk=512, list_size=16, num_warps=4, sort_warps=4)
+    return SampleLaunch(chunk=2048, list_size=512, num_warps=4, sort_warps=8)

@@ -181,8 +181,8 @@ def _paged_prefill_kernel(
         plain = tl.minimum(plain, tiles)
         best, total, acc = _attend_keys(
             q, best, total, acc, k_head, v_head, table, position, lowest, context, edge, plain,
-            scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
-            PRECISION,
+            scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True,
+            UPCAST, PRECISION,
         )  # fmt: skip
         plain_end = tl.maximum(plain_end, plain)
     best, total, acc = _attend_keys(
@@ -282,7 +282,9 @@ def paged_prefill(
     result = query.new_empty(query.shape) if out is None else out
     if num_tokens:
         group = num_heads // num_kv_heads
-        launch = launch or prefill_launch(num_tokens, group, head_dim)
+        launch = launch or prefill_launch(
+            num_tokens, group, head_dim, query.element_size(), query.device
+        )
         count = triton.cdiv(num_tokens * group, launch.rows)
         single = (start, num_tokens)
         _launch(query, k_cache, v_cache, block_table, None, count, single, result, scale, window,

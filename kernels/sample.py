@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernels.device_guard import on_device_of
 from kernels.gumbel_contest import best_with_noise, gumbel_of_token
-from kernels.launch import sample_launch
+from kernels.launch import SampleLaunch, sample_launch
 from kernels.reference.sample import Parameter, Sampled
 from kernels.sample_buffers import SampleBuffers
 from kernels.sample_threshold import find_bounds
@@ -38,8 +38,10 @@ def _scan_kernel(
     chunk_token_ptr,  # [rows, chunks] int32
     chunk_lse_ptr,  # [rows, chunks, 2] float32: largest raw logit, sum of exp relative to it
     done_ptr,  # [rows] int32
+    cursor_ptr,  # [rows, 4] int32
     vocab,
     CHUNK: tl.constexpr,
+    PENALTIES: tl.constexpr,
     LOGPROBS: tl.constexpr,
 ):
     """Program = (chunk, row)."""
@@ -47,7 +49,14 @@ def _scan_kernel(
     row = tl.program_id(1).to(tl.int64)
     token = chunk * CHUNK + tl.arange(0, CHUNK)
     raw, score = score_tile(
-        logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token, vocab
+        logits_ptr + row * logits_stride,
+        floats_ptr,
+        ints_ptr,
+        count_ptr,
+        row,
+        token,
+        vocab,
+        PENALTIES,
     )
     # NaN counts as the largest, as in argmax.
     score = tl.where(score != score, float("inf"), score)
@@ -57,11 +66,13 @@ def _scan_kernel(
     tl.store(chunk_token_ptr + place, tl.min(tl.where(score == best, token, 0x7FFFFFFF), 0))
     if LOGPROBS:
         largest = tl.max(raw, 0)
-        base = tl.where(largest == float("-inf"), 0.0, largest)
+        # Infinity minus infinity would be NaN.
+        base = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)
         tl.store(chunk_lse_ptr + 2 * place, largest)
         tl.store(chunk_lse_ptr + 2 * place + 1, tl.sum(tl.exp(raw - base), 0))
     if chunk == 0:
         tl.store(done_ptr + row, 0)
+        tl.store(cursor_ptr + row * 4 + tl.arange(0, 4), tl.zeros([4], tl.int32))
 
 
 @triton.jit
@@ -78,6 +89,7 @@ def _finish_row(
     vocab,
     chunks,
     CHUNKS_POW2: tl.constexpr,
+    PENALTIES: tl.constexpr,
     LOGPROBS: tl.constexpr,
 ):
     tl.store(token_ptr + row, token.to(tl.int64))
@@ -90,11 +102,12 @@ def _finish_row(
         total = tl.sum(tl.where(total > 0.0, total * tl.exp(largest - best), 0.0), 0)
         raw = tl.load(logits_ptr + row * logits_stride + token).to(tl.float32)
         tl.store(logprob_ptr + row, raw - best - tl.log(total))
-    slot = tl.load(ints_ptr + row * 7 + 3)
-    if slot >= 0:
-        # The token just drawn counts from the next draw on.
-        cell = count_ptr + slot * vocab + token
-        tl.store(cell, tl.load(cell) + 1)
+    if PENALTIES:
+        slot = tl.load(ints_ptr + row * 7 + 3)
+        if slot >= 0:
+            # The token just drawn counts from the next draw on.
+            cell = count_ptr + slot * vocab + token
+            tl.store(cell, tl.load(cell) + 1)
 
 
 @triton.jit
@@ -116,6 +129,7 @@ def _draw_kernel(
     logprob_ptr,  # [rows] float32
     vocab,
     CHUNK: tl.constexpr,
+    PENALTIES: tl.constexpr,
     CHUNKS_POW2: tl.constexpr,
     FILTERED: tl.constexpr,
     LOGPROBS: tl.constexpr,
@@ -144,7 +158,8 @@ def _draw_kernel(
         if chunk == 0:
             _finish_row(
                 best_token, logits_ptr, logits_stride, ints_ptr, count_ptr, chunk_lse_ptr,
-                token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, LOGPROBS,
+                token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, PENALTIES,
+                LOGPROBS,
             )  # fmt: skip
         return
 
@@ -164,7 +179,7 @@ def _draw_kernel(
         token = chunk * CHUNK + group[:, None] * _GROUP + tl.arange(0, _GROUP)[None, :]
         relative = relative_tile(
             logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token, vocab,
-            best, temperature,
+            best, temperature, PENALTIES,
         )  # fmt: skip
         relative = tl.where(relative < bound, float("-inf"), relative)
         winner, winner_token = best_with_noise(
@@ -184,7 +199,8 @@ def _draw_kernel(
         chosen = tl.min(tl.where(totals == most, winners, 0x7FFFFFFF), 0)
         _finish_row(
             chosen, logits_ptr, logits_stride, ints_ptr, count_ptr, chunk_lse_ptr,
-            token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, LOGPROBS,
+            token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, PENALTIES,
+                LOGPROBS,
         )  # fmt: skip
 
 
@@ -195,6 +211,7 @@ def sample(
     *,
     filtered: bool = True,
     logprobs: bool = False,
+    launch: SampleLaunch | None = None,
 ) -> Sampled:
     """Draws one token a row; see ``kernels.reference.sample.sample`` for the order of things.
 
@@ -206,6 +223,7 @@ def sample(
             added. None: no row has a slot.
         filtered: some row may have top-k, top-p or min-p. False saves the launches for them.
         logprobs: fill ``Sampled.logprobs``.
+        launch: how rows are cut; chosen by ``launch.sample_launch`` if None.
 
     Returns:
         Tensors on the logits' device; nothing waits for them.
@@ -220,7 +238,7 @@ def sample(
         raise ValueError("rows of logits and of counts must be contiguous")
     if counts is not None and counts.shape[1] != vocab:
         raise ValueError(f"counts of {counts.shape[1]} tokens for logits of {vocab}")
-    launch = sample_launch(logits.device)
+    launch = launch or sample_launch(logits.device)
     chunks = triton.cdiv(vocab, launch.chunk)
     buffers = SampleBuffers(rows, chunks, launch, logits.device, filtered)
     if rows == 0:
@@ -239,14 +257,16 @@ def sample(
             buffers.chunk_token,
             buffers.chunk_lse,
             buffers.done,
+            buffers.cursors,
             vocab,
             CHUNK=launch.chunk,
+            PENALTIES=counts is not None,
             LOGPROBS=logprobs,
             num_warps=launch.num_warps,
             enable_fp_fusion=False,
         )
         if filtered:
-            find_bounds(shared, buffers, vocab)
+            find_bounds(shared, buffers, vocab, counts is not None)
         _draw_kernel[(chunks, rows)](
             *shared,
             buffers.chunk_best,
@@ -261,6 +281,7 @@ def sample(
             buffers.logprobs,
             vocab,
             CHUNK=launch.chunk,
+            PENALTIES=counts is not None,
             CHUNKS_POW2=triton.next_power_of_2(chunks),
             FILTERED=filtered,
             LOGPROBS=logprobs,

@@ -8,7 +8,9 @@ from torch import Tensor
 from kernels.launch import SampleLaunch
 from kernels.reference.sample import Sampled
 
-PIVOTS = 16
+PIVOTS = 8
+ROUNDS = 4
+STATE_WORDS = 8
 
 
 class SampleBuffers:
@@ -30,25 +32,26 @@ class SampleBuffers:
         doubles = torch.empty(cells + rows, dtype=torch.float64, device=device)
         self.winner = doubles[:cells]
         self.tokens = doubles[cells:].view(torch.int64)
-        sizes = [cells, cells, 2 * cells, cells, rows, rows, rows, rows]
+        sizes = [cells, cells, 2 * cells, cells, 4 * rows, rows, rows, rows, rows]
         if filtered:
-            sums = 2 * cells * PIVOTS
-            sizes += [sums, sums, rows * launch.list_size, 4 * rows]
+            sums = cells * PIVOTS
+            sizes += [sums, sums, rows * launch.list_size, STATE_WORDS * rows]
         words = torch.empty(sum(sizes), dtype=torch.float32, device=device)
         pieces = iter(torch.split(words, sizes))
         self.chunk_best: Tensor = next(pieces)
         self.chunk_token: Tensor = next(pieces).view(torch.int32)
         self.chunk_lse: Tensor = next(pieces)
         self.winner_token: Tensor = next(pieces).view(torch.int32)
+        self.cursors: Tensor = next(pieces).view(torch.int32)
         self.done: Tensor = next(pieces).view(torch.int32)
         self.best: Tensor = next(pieces)
         self.logprobs: Tensor = next(pieces)
         self.bounds: Tensor = next(pieces)
         if filtered:
-            self.masses: Tensor = next(pieces).view(2, cells * PIVOTS)
-            self.numbers: Tensor = next(pieces).view(torch.int32).view(2, cells * PIVOTS)
+            self.masses: Tensor = next(pieces)
+            self.numbers: Tensor = next(pieces).view(torch.int32)
             self.list: Tensor = next(pieces)
-            self.cursors: Tensor = next(pieces).view(torch.int32)
+            self.state: Tensor = next(pieces)
 
     def result(self) -> Sampled:
         return Sampled(self.tokens, self.best, self.logprobs)

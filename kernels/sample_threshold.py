@@ -2,7 +2,7 @@
 
 Scores are relative: at their temperature, the best one 0. A pivot is known to lie on one side of
 the cut as soon as the number and the mass of the scores above it are known, so each round of
-sixteen pivots narrows the interval in which the cut lies. What is left in it is sorted.
+pivots narrows the interval in which the cut lies. What is left in it is sorted.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from kernels.sample_buffers import PIVOTS, SampleBuffers
+from kernels.sample_buffers import PIVOTS, ROUNDS, STATE_WORDS, SampleBuffers
 from kernels.score_tile import relative_tile
 
 _PIVOTS = tl.constexpr(PIVOTS)
+_LANES = tl.constexpr(16)
+_STATE_WORDS = tl.constexpr(STATE_WORDS)
 _LOWEST = tl.constexpr(-25.0)
 _ABOVE_ALL = tl.constexpr(1.0)
 # Sums of float32 in another order differ by less.
@@ -51,20 +53,22 @@ def _even_pivots(low, high):
 
 
 @triton.jit
-def _tile_sums(relative, pivots):
-    """Number and mass of the scores at or above each pivot."""
+def _tile_sums(relative, pivots, CHUNK: tl.constexpr):
+    """Number and mass of the scores at or above each pivot, of a tile ``[CHUNK / 16, 16]``."""
     index = tl.arange(0, _PIVOTS)
-    numbers = tl.zeros([_PIVOTS], tl.int32)
-    masses = tl.zeros([_PIVOTS], tl.float32)
+    numbers = tl.zeros([CHUNK // _LANES, _PIVOTS], tl.int32)
+    masses = tl.zeros([CHUNK // _LANES, _PIVOTS], tl.float32)
     weight = tl.exp(relative)
     for i in tl.static_range(_PIVOTS):
         pivot = tl.max(tl.where(index == i, pivots, float("-inf")), 0)
         above = relative >= pivot
-        number = tl.sum(above.to(tl.int32), 0)
-        mass = tl.sum(tl.where(above, weight, 0.0), 0)
-        numbers = tl.where(index == i, number, numbers)
-        masses = tl.where(index == i, mass, masses)
-    return numbers, masses
+        # Added up within threads first: one sum over all of them does for all pivots.
+        number = tl.sum(above.to(tl.int32), 1)
+        mass = tl.sum(tl.where(above, weight, 0.0), 1)
+        here = (index == i)[None, :]
+        numbers = tl.where(here, number[:, None], numbers)
+        masses = tl.where(here, mass[:, None], masses)
+    return tl.sum(numbers, 0), tl.sum(masses, 0)
 
 
 @triton.jit
@@ -73,8 +77,8 @@ def _merged(number_ptr, mass_ptr, row, chunks, CHUNKS_POW2: tl.constexpr):
     chunk = tl.arange(0, CHUNKS_POW2)
     cell = (row * chunks + chunk)[:, None] * _PIVOTS + tl.arange(0, _PIVOTS)[None, :]
     inside = (chunk < chunks)[:, None]
-    numbers = tl.load(number_ptr + cell, mask=inside, other=0)
-    masses = tl.load(mass_ptr + cell, mask=inside, other=0.0)
+    numbers = tl.load(number_ptr + cell, mask=inside, other=0, cache_modifier=".cg")
+    masses = tl.load(mass_ptr + cell, mask=inside, other=0.0, cache_modifier=".cg")
     return tl.sum(numbers, 0), tl.sum(masses, 0)
 
 
@@ -104,15 +108,60 @@ def _narrow(
 
 
 @triton.jit
-def _after_first_round(number_ptr, mass_ptr, row, chunks, top_k, top_p, CHUNKS_POW2: tl.constexpr):
-    numbers, masses = _merged(number_ptr, mass_ptr, row, chunks, CHUNKS_POW2)
-    whole = tl.max(masses, 0)
-    low, high, number_above, mass_above = _narrow(
-        _first_pivots(), numbers, masses, tl.full([], _LOWEST, tl.float32),
-        tl.full([], _ABOVE_ALL, tl.float32), tl.full([], 0, tl.int32),
-        tl.full([], 0.0, tl.float32), whole, top_k, top_p, _SLACK,
+def _load_state(state_ptr, row):
+    """What the rounds so far have found; see ``_save_state``."""
+    word = state_ptr + row * _STATE_WORDS
+    return (
+        tl.load(word),
+        tl.load(word + 1),
+        tl.load(word + 2).to(tl.int32),
+        tl.load(word + 3),
+        tl.load(word + 4),
+    )
+
+
+@triton.jit
+def _save_state(state_ptr, row, low, high, number_above, mass_above, whole):
+    word = state_ptr + row * _STATE_WORDS
+    tl.store(word, low)
+    tl.store(word + 1, high)
+    # A vocabulary is smaller than 2**24: exact in float32.
+    tl.store(word + 2, number_above.to(tl.float32))
+    tl.store(word + 3, mass_above)
+    tl.store(word + 4, whole)
+
+
+@triton.jit
+def _tile_of(
+    logits_ptr,
+    logits_stride,
+    floats_ptr,
+    ints_ptr,
+    count_ptr,
+    row,
+    chunk,
+    vocab,
+    best,
+    temperature,
+    CHUNK: tl.constexpr,
+    PENALTIES: tl.constexpr,
+):
+    group = tl.arange(0, CHUNK // _LANES)
+    token = chunk * CHUNK + group[:, None] * _LANES + tl.arange(0, _LANES)[None, :]
+    return relative_tile(
+        logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token, vocab, best,
+        temperature, PENALTIES,
     )  # fmt: skip
-    return low, high, number_above, mass_above, whole
+
+
+@triton.jit
+def _append(relative, low, high, list_ptr, cursor, LIST: tl.constexpr):
+    """Adds the scores in [low, high) to a list, as far as it has room; in any order."""
+    inside = (relative >= low) & (relative < high)
+    ones = inside.to(tl.int32)
+    place = tl.atomic_add(cursor + tl.zeros_like(ones), ones, mask=inside)
+    tl.store(list_ptr + place, relative, mask=inside & (place < LIST))
+    return inside
 
 
 @triton.jit
@@ -123,12 +172,15 @@ def _count_kernel(
     ints_ptr,
     count_ptr,
     chunk_best_ptr,
-    number_ptr,  # [2, rows, chunks, PIVOTS] int32
-    mass_ptr,  # [2, rows, chunks, PIVOTS] float32
+    number_ptr,  # [rows, chunks, PIVOTS] int32
+    mass_ptr,  # [rows, chunks, PIVOTS] float32
+    cursor_ptr,  # [rows, 4] int32: scores in the list, chunks done with it, done with counting
+    state_ptr,  # [rows, STATE_WORDS] float32
     vocab,
     CHUNK: tl.constexpr,
     CHUNKS_POW2: tl.constexpr,
-    SECOND: tl.constexpr,
+    PENALTIES: tl.constexpr,
+    ROUND: tl.constexpr,
 ):
     """Program = (chunk, row): one round of pivots."""
     chunk = tl.program_id(0)
@@ -142,25 +194,38 @@ def _count_kernel(
     if not _is_cut(best, temperature, top_k, top_p):
         return
     pivots = _first_pivots()
-    out = (row * chunks + chunk) * _PIVOTS + tl.arange(0, _PIVOTS)
-    if SECOND:
-        low, high, _, _, _ = _after_first_round(
-            number_ptr, mass_ptr, row, chunks, top_k, top_p, CHUNKS_POW2
-        )
+    low = tl.full([], _LOWEST, tl.float32)
+    high = tl.full([], _ABOVE_ALL, tl.float32)
+    number_above = tl.full([], 0, tl.int32)
+    mass_above = tl.full([], 0.0, tl.float32)
+    whole = tl.full([], 0.0, tl.float32)
+    if ROUND > 0:
+        low, high, number_above, mass_above, whole = _load_state(state_ptr, row)
         pivots = _even_pivots(low, high)
-        out += tl.num_programs(1) * chunks * _PIVOTS
     mine = tl.max(tl.where(tl.arange(0, CHUNKS_POW2) == chunk, bests, float("-inf")), 0)
     numbers = tl.zeros([_PIVOTS], tl.int32)
     masses = tl.zeros([_PIVOTS], tl.float32)
     if tl.div_rn(mine - best, temperature) >= tl.min(pivots, 0):
-        token = chunk * CHUNK + tl.arange(0, CHUNK)
-        relative = relative_tile(
-            logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token, vocab,
-            best, temperature,
+        relative = _tile_of(
+            logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, row, chunk, vocab, best,
+            temperature, CHUNK, PENALTIES,
         )  # fmt: skip
-        numbers, masses = _tile_sums(relative, pivots)
+        numbers, masses = _tile_sums(relative, pivots, CHUNK)
+    out = (row * chunks + chunk) * _PIVOTS + tl.arange(0, _PIVOTS)
     tl.store(number_ptr + out, numbers)
     tl.store(mass_ptr + out, masses)
+    # All threads' stores come before the count, and the count before the last one's loads.
+    tl.debug_barrier()
+    done = tl.atomic_add(cursor_ptr + row * 4 + 2, 1, sem="acq_rel")
+    if done == (ROUND + 1) * chunks - 1:
+        numbers, masses = _merged(number_ptr, mass_ptr, row, chunks, CHUNKS_POW2)
+        if ROUND == 0:
+            whole = tl.max(masses, 0)
+        low, high, number_above, mass_above = _narrow(
+            pivots, numbers, masses, low, high, number_above, mass_above, whole, top_k, top_p,
+            _SLACK,
+        )  # fmt: skip
+        _save_state(state_ptr, row, low, high, number_above, mass_above, whole)
 
 
 @triton.jit
@@ -204,55 +269,44 @@ def _select(
 
 
 @triton.jit
-def _bound_kernel(
+def _search(
     logits_ptr,
     logits_stride,
     floats_ptr,
     ints_ptr,
     count_ptr,
     chunk_best_ptr,
-    number_ptr,
-    mass_ptr,
-    list_ptr,  # [rows, LIST] float32
-    cursor_ptr,  # [rows, 4] int32
-    bound_ptr,  # [rows] float32
-    vocab,
+    row,
     chunks,
+    vocab,
+    best,
+    temperature,
+    low,
+    high,
+    number_above,
+    mass_above,
+    whole,
+    top_k,
+    top_p,
+    list_ptr,
+    cursor,
     CHUNK: tl.constexpr,
-    CHUNKS_POW2: tl.constexpr,
+    PENALTIES: tl.constexpr,
     LIST: tl.constexpr,
 ):
-    """Program = row: collects and sorts the scores between the last two pivots."""
-    row = tl.program_id(0).to(tl.int64)
-    best = tl.max(_row_best(chunk_best_ptr, row, chunks, CHUNKS_POW2), 0)
-    temperature = tl.load(floats_ptr + row * 14 + 8)
-    top_p = tl.load(floats_ptr + row * 14 + 9)
-    log_min_p = tl.load(floats_ptr + row * 14 + 10)
-    top_k = tl.load(ints_ptr + row * 7 + 2).to(tl.int32)
-    if not _is_cut(best, temperature, top_k, top_p):
-        floor = tl.where(log_min_p > float("-inf"), tl.maximum(log_min_p, _LOWEST), log_min_p)
-        tl.store(bound_ptr + row, floor)
-        return
-    low, high, number_above, mass_above, whole = _after_first_round(
-        number_ptr, mass_ptr, row, chunks, top_k, top_p, CHUNKS_POW2
-    )
-    second = tl.num_programs(0) * chunks * _PIVOTS
-    numbers, masses = _merged(number_ptr + second, mass_ptr + second, row, chunks, CHUNKS_POW2)
-    low, high, number_above, mass_above = _narrow(
-        _even_pivots(low, high), numbers, masses, low, high, number_above, mass_above, whole,
-        top_k, top_p, _SLACK,
-    )  # fmt: skip
+    """The cut where the list does not hold what is left: one program narrows it further.
 
-    # Top-k first where both cut and too many scores are left: then top-p of a mass that is known.
+    Top-k first where both cut: then top-p, of a mass that is known.
+    """
     k_now = top_k
     p_now = top_p
     high_p = high
     number_above_p = number_above
     mass_above_p = mass_above
-    cursor = cursor_ptr + row * 4
     bound = low
     busy = True
     while busy:
+        tl.debug_barrier()
         tl.store(cursor, 0)
         tl.debug_barrier()
         found = tl.full([], 0, tl.int32)
@@ -261,18 +315,16 @@ def _bound_kernel(
         for chunk in range(chunks):
             chunk_best = tl.load(chunk_best_ptr + row * chunks + chunk)
             if tl.div_rn(chunk_best - best, temperature) >= low:
-                token = chunk * CHUNK + tl.arange(0, CHUNK)
-                relative = relative_tile(
-                    logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token,
-                    vocab, best, temperature,
+                relative = _tile_of(
+                    logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, row, chunk, vocab,
+                    best, temperature, CHUNK, PENALTIES,
                 )  # fmt: skip
-                inside = (relative >= low) & (relative < high)
-                found += tl.sum(inside.to(tl.int32), 0)
-                smallest = tl.minimum(smallest, tl.min(tl.where(inside, relative, float("inf")), 0))
-                largest = tl.maximum(largest, tl.max(tl.where(inside, relative, float("-inf")), 0))
-                ones = tl.full([CHUNK], 1, tl.int32)
-                place = tl.atomic_add(cursor + tl.zeros_like(ones), ones, mask=inside)
-                tl.store(list_ptr + row * LIST + place, relative, mask=inside & (place < LIST))
+                inside = _append(relative, low, high, list_ptr, cursor, LIST)
+                found += tl.sum(tl.sum(inside.to(tl.int32), 1), 0)
+                least = tl.where(inside, relative, float("inf"))
+                most = tl.where(inside, relative, float("-inf"))
+                smallest = tl.minimum(smallest, tl.min(tl.min(least, 1), 0))
+                largest = tl.maximum(largest, tl.max(tl.max(most, 1), 0))
         tl.debug_barrier()
         if (found > LIST) & (smallest < largest):
             if k_now > 0:
@@ -286,12 +338,11 @@ def _bound_kernel(
             for chunk in range(chunks):
                 chunk_best = tl.load(chunk_best_ptr + row * chunks + chunk)
                 if tl.div_rn(chunk_best - best, temperature) >= smallest:
-                    token = chunk * CHUNK + tl.arange(0, CHUNK)
-                    relative = relative_tile(
-                        logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row,
-                        token, vocab, best, temperature,
+                    relative = _tile_of(
+                        logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, row, chunk,
+                        vocab, best, temperature, CHUNK, PENALTIES,
                     )  # fmt: skip
-                    tile_numbers, tile_masses = _tile_sums(relative, pivots)
+                    tile_numbers, tile_masses = _tile_sums(relative, pivots, CHUNK)
                     numbers += tile_numbers
                     masses += tile_masses
             low, high, number_above, mass_above = _narrow(
@@ -300,9 +351,8 @@ def _bound_kernel(
             )  # fmt: skip
         else:
             bound, total = _select(
-                list_ptr + row * LIST, found, smallest, low, number_above, mass_above, whole,
-                k_now, p_now, LIST,
-            )  # fmt: skip
+                list_ptr, found, smallest, low, number_above, mass_above, whole, k_now, p_now, LIST
+            )
             busy = (k_now > 0) & (p_now >= 1.0) & (top_p < 1.0)
             if busy:
                 whole = total
@@ -312,36 +362,104 @@ def _bound_kernel(
                 mass_above = mass_above_p
                 k_now = tl.full([], 0, tl.int32)
                 p_now = top_p
-    tl.store(bound_ptr + row, tl.maximum(bound, log_min_p))
+    return bound
 
 
-def find_bounds(shared: tuple[Any, ...], buffers: SampleBuffers, vocab: int) -> None:
-    """Fills ``buffers.bounds``: three launches.
+@triton.jit
+def _bound_kernel(
+    logits_ptr,
+    logits_stride,
+    floats_ptr,
+    ints_ptr,
+    count_ptr,
+    chunk_best_ptr,
+    number_ptr,
+    mass_ptr,
+    cursor_ptr,
+    state_ptr,
+    list_ptr,  # [rows, LIST] float32
+    bound_ptr,  # [rows] float32
+    vocab,
+    CHUNK: tl.constexpr,
+    CHUNKS_POW2: tl.constexpr,
+    PENALTIES: tl.constexpr,
+    LIST: tl.constexpr,
+):
+    """Program = (chunk, row): collects what is left; a row's last one sorts it."""
+    chunk = tl.program_id(0)
+    chunks = tl.num_programs(0)
+    row = tl.program_id(1).to(tl.int64)
+    bests = _row_best(chunk_best_ptr, row, chunks, CHUNKS_POW2)
+    best = tl.max(bests, 0)
+    temperature = tl.load(floats_ptr + row * 14 + 8)
+    top_p = tl.load(floats_ptr + row * 14 + 9)
+    log_min_p = tl.load(floats_ptr + row * 14 + 10)
+    top_k = tl.load(ints_ptr + row * 7 + 2).to(tl.int32)
+    if not _is_cut(best, temperature, top_k, top_p):
+        if chunk == 0:
+            floor = tl.where(log_min_p > float("-inf"), tl.maximum(log_min_p, _LOWEST), log_min_p)
+            tl.store(bound_ptr + row, floor)
+        return
+    low, high, number_above, mass_above, whole = _load_state(state_ptr, row)
+    scores = list_ptr + row * LIST
+    cursor = cursor_ptr + row * 4
+    mine = tl.max(tl.where(tl.arange(0, CHUNKS_POW2) == chunk, bests, float("-inf")), 0)
+    if tl.div_rn(mine - best, temperature) >= low:
+        relative = _tile_of(
+            logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, row, chunk, vocab, best,
+            temperature, CHUNK, PENALTIES,
+        )  # fmt: skip
+        _append(relative, low, high, scores, cursor, LIST)
+    # All threads' stores come before the count, and the count before the last one's loads.
+    tl.debug_barrier()
+    done = tl.atomic_add(cursor + 1, 1, sem="acq_rel")
+    if done == chunks - 1:
+        found = tl.load(cursor, cache_modifier=".cg")
+        bound = low
+        if found <= LIST:
+            bound, _ = _select(
+                scores, found, low, low, number_above, mass_above, whole, top_k, top_p, LIST
+            )
+        else:
+            bound = _search(
+                logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, chunk_best_ptr, row,
+                chunks, vocab, best, temperature, low, high, number_above, mass_above, whole, top_k,
+                top_p, scores, cursor, CHUNK, PENALTIES, LIST,
+            )  # fmt: skip
+        tl.store(bound_ptr + row, tl.maximum(bound, log_min_p))
+
+
+def find_bounds(
+    shared: tuple[Any, ...], buffers: SampleBuffers, vocab: int, penalties: bool
+) -> None:
+    """Fills ``buffers.bounds``: ``ROUNDS`` + 1 launches.
 
     Args:
         shared: the first arguments of every kernel: logits, their stride, parameters as float32 and
             as int64, counts.
         buffers: with the chunks' best scores.
         vocab: tokens of a row.
+        penalties: some row may have a slot of the counts.
     """
-    rows, chunks = len(buffers.bounds), buffers.chunks
+    launch, grid = buffers.launch, (buffers.chunks, len(buffers.bounds))
     choices = {
-        "CHUNK": buffers.launch.chunk,
-        "CHUNKS_POW2": triton.next_power_of_2(chunks),
-        "num_warps": buffers.launch.num_warps,
+        "CHUNK": launch.chunk,
+        "CHUNKS_POW2": triton.next_power_of_2(buffers.chunks),
+        "PENALTIES": penalties,
         "enable_fp_fusion": False,
     }
-    sums = (buffers.chunk_best, buffers.numbers, buffers.masses)
-    for second in (False, True):
-        _count_kernel[(chunks, rows)](*shared, *sums, vocab, SECOND=second, **choices)
-    _bound_kernel[(rows,)](
+    state = (buffers.chunk_best, buffers.numbers, buffers.masses, buffers.cursors, buffers.state)
+    for done in range(ROUNDS):
+        _count_kernel[grid](
+            *shared, *state, vocab, ROUND=done, num_warps=launch.num_warps, **choices
+        )
+    _bound_kernel[grid](
         *shared,
-        *sums,
+        *state,
         buffers.list,
-        buffers.cursors,
         buffers.bounds,
         vocab,
-        chunks,
-        LIST=buffers.launch.list_size,
+        LIST=launch.list_size,
+        num_warps=launch.sort_warps,
         **choices,
     )

@@ -52,7 +52,10 @@ class PagedTritonBackend(PagedBackend):
     def launch(self, num_tokens: int) -> PrefillLaunch:
         """How steps with so many prompt tokens are cut; see ``prefill_tiles.Tiling``."""
         num_heads, num_kv_heads, head_dim = self._heads
-        return prefill_launch(num_tokens, num_heads // num_kv_heads, head_dim)
+        pool = self.cache.k[0]
+        return prefill_launch(
+            num_tokens, num_heads // num_kv_heads, head_dim, pool.element_size(), pool.device
+        )
 
     def tiles(self, chunks: Sequence[TiledChunk], launch: PrefillLaunch) -> NDArray[np.int32]:
         """Tiles of some chunks."""
@@ -97,7 +100,7 @@ class PagedTritonBackend(PagedBackend):
         if batch.prefill_tiles is not None:
             prefills = _TiledPrefills(batch.prefill_tiles)
         elif batch.prefills:
-            prefills = _Prefills(batch.prefills, self._heads)
+            prefills = _Prefills(batch.prefills, self._heads, self.cache)
         return _Step(self, batch, plans, groups, shared, prefills)
 
     def _plan(self, batch: StepBatch, window: int | None) -> DecodePlan:
@@ -143,13 +146,18 @@ class _TiledPrefills:
 class _Prefills:
     """The chunks of a step: their tiles and block ids, where there is more than one of them."""
 
-    def __init__(self, spans: Sequence[PrefillSpan], heads: tuple[int, int, int]) -> None:
+    def __init__(
+        self, spans: Sequence[PrefillSpan], heads: tuple[int, int, int], cache: KVCache
+    ) -> None:
         num_heads, num_kv_heads, head_dim = heads
         group = num_heads // num_kv_heads
         self._spans = spans
         if len(spans) == 1:
             return
-        self._launch = prefill_launch(sum(span.num_tokens for span in spans), group, head_dim)
+        num_tokens = sum(span.num_tokens for span in spans)
+        self._launch = prefill_launch(
+            num_tokens, group, head_dim, cache.k[0].element_size(), cache.k[0].device
+        )
         self._block_ids = torch.cat([span.block_table for span in spans])
         places, offset = [], 0
         for span in spans:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch import Tensor
 
+from kernels.launch import SampleLaunch
 from kernels.reference.sample import RowParameters, pack
 from kernels.reference.sample import sample as reference
 from kernels.sample import sample
@@ -53,17 +54,19 @@ def parameters_of(rows: int, choices: dict[str, float], draw: int) -> Tensor:
     ).cuda()
 
 
-def row(batch: int, kind: str, shape: str, dtype: torch.dtype) -> dict[str, object]:
+def row(
+    batch: int, kind: str, shape: str, dtype: torch.dtype, launch: SampleLaunch | None = None
+) -> dict[str, object]:
     choices = KINDS[kind]
     filtered = any(name != "temperature" for name in choices)
     sets = [logits_of(batch, shape).to(dtype) for _ in range(4)]
     packed = [parameters_of(batch, choices, draw) for draw in range(4)]
 
     def call(i: int) -> Tensor:
-        return sample(sets[i], packed[i], filtered=filtered).tokens
+        return sample(sets[i], packed[i], filtered=filtered, launch=launch).tokens
 
     different = 0
-    for i in range(2 if batch <= 8 else 1):
+    for i in range(0 if launch else 2 if batch <= 8 else 1):
         drawn = call(i)
         expected = reference(sets[i], packed[i]).tokens
         different += int((drawn != expected).sum())
@@ -74,9 +77,20 @@ def row(batch: int, kind: str, shape: str, dtype: torch.dtype) -> dict[str, obje
     }  # fmt: skip
 
 
+def sweep() -> None:
+    """Prints what other launch choices take."""
+    shapes = [(8, "temperature"), (64, "temperature"), (64, "greedy"), (64, "top_k 50, top_p 0.9")]
+    for chunk, warps in [(4096, 8), (2048, 4), (1024, 4)]:
+        choice = SampleLaunch(chunk=chunk, list_size=512, num_warps=warps, sort_warps=8)
+        times = [row(*shape, "flat", torch.bfloat16, choice)["us"] for shape in shapes]
+        print(json.dumps({"sweep": str(choice), "us": times}), flush=True)
+
+
 def main() -> int:
     """Prints all rows."""
     torch.manual_seed(0)
+    if "--sweep" in sys.argv:
+        sweep()
     cases = [
         (batch, kind, shape, torch.bfloat16)
         for batch in (1, 8, 64, 256)

@@ -1,0 +1,115 @@
+"""How decode contexts are cut, and that the cut does not change what comes out."""
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+
+from kernels.decode_plan import plan_decode  # noqa: E402 - only where Triton is
+from kernels.paged_decode import paged_decode  # noqa: E402
+from kernels.reference.paged_decode import paged_decode as reference  # noqa: E402
+from tests.helpers.paged import NEVER_READ, paged_pool  # noqa: E402
+
+
+def items_of(plan):
+    words = plan.items.cpu()
+    return words[8:].view(-1, 8)[: int(words[0])].tolist()
+
+
+def lay(lengths, device, **choices):
+    tensor = torch.tensor(lengths, device=device)
+    return plan_decode(tensor, 6, 2, 64, max(lengths), **choices)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"splits": 3}, {"splits": 32}, {"deterministic": True}, {"window": 100}],
+    ids=str,
+)
+def test_items_are_all_tiles_once_and_in_order(choices, device):
+    for lengths in ([1], [64, 0, 65, 3000], [500] * 17, [4096] + [3] * 70):
+        plan = lay(lengths, device, **choices)
+        items = items_of(plan)
+        assert len(items) <= plan.capacity
+        tile, place = plan.launch.tile, 0
+        for sequence, length in enumerate(lengths):
+            own = [item for item in items if item[0] == sequence]
+            first = max(0, length - choices.get("window", length)) // tile
+            covered = [t for item in own for t in range(item[1], item[2])]
+            assert covered == list(range(first, -(-length // tile)))
+            assert all(item[3:5] == [place, len(own)] for item in own)
+            assert items[place : place + len(own)] == own
+            place += len(own)
+        assert place == len(items)
+
+
+def test_counters_begin_at_zero(device):
+    assert not bool(lay([100, 2000], device).counters.any())
+
+
+def make(lengths, device, block_size=16):
+    pool = paged_pool(
+        lengths, block_size=block_size, num_kv_heads=2, head_dim=64, dtype=torch.float32
+    )
+    query = torch.randn((len(lengths), 6, 64))
+    parts = (query, pool.k_cache, pool.v_cache, pool.block_tables, torch.tensor(lengths))
+    return tuple(part.to(device) for part in parts)
+
+
+@pytest.mark.parametrize("window", [1, 16, 64, 70, 1000])
+def test_window_reads_nothing_before_it(window, device):
+    lengths = [1, 40, 130, 200]
+    query, k_cache, v_cache, tables, lens = make(lengths, device)
+    expected = reference(
+        query.cpu(), k_cache.cpu(), v_cache.cpu(), tables.cpu(), lens.cpu(), 0.125, window=window
+    )
+    for row, length in enumerate(lengths):
+        gone = max(0, length - window)
+        place = torch.arange(gone, device=device)
+        block = tables[row][place // 16]
+        k_cache[block, place % 16] = float("nan")
+        v_cache[block, place % 16] = float("inf")
+        tables[row, : gone // 16] = NEVER_READ
+    for splits in (None, 2):
+        out = paged_decode(
+            query, k_cache, v_cache, tables, lens, 0.125, window=window, splits=splits
+        )
+        assert (out.cpu() - expected).abs().max() <= 2e-6
+
+
+def test_one_plan_serves_all_layers(device):
+    query, k_cache, v_cache, tables, lens = make([70, 600, 3], device)
+    plan = plan_decode(lens, 6, 2, 64, 600, splits=4)
+    whole = paged_decode(query, k_cache, v_cache, tables, lens, 0.125, splits=1)
+    for _ in range(3):
+        plan.partial.fill_(float("nan"))
+        plan.lse.fill_(float("nan"))
+        out = torch.full_like(query, float("nan"))
+        paged_decode(query, k_cache, v_cache, tables, lens, 0.125, plan=plan, out=out)
+        assert (out - whole).abs().max() <= 2e-6
+
+
+def test_a_plan_for_wide_tables_cuts_short_contexts_as_finely(device):
+    query, k_cache, v_cache, tables, lens = make([130, 90], device)
+    wide = plan_decode(lens, 6, 2, 64, 1 << 17)
+    narrow = plan_decode(lens, 6, 2, 64, 130)
+    assert items_of(wide) == items_of(narrow)
+    out = paged_decode(query, k_cache, v_cache, tables, lens, 0.125, plan=wide)
+    assert torch.equal(out, paged_decode(query, k_cache, v_cache, tables, lens, 0.125, plan=narrow))
+
+
+def test_deterministic_output_depends_on_the_sequence_alone(device):
+    query, k_cache, v_cache, tables, lens = make([700, 5, 1300, 64], device)
+    together = paged_decode(query, k_cache, v_cache, tables, lens, 0.125, deterministic=True)
+    for rows in ([2], [2, 0], [3, 1, 2, 0], [0, 2, 2, 2, 1, 1, 1]):
+        out = paged_decode(
+            query[rows], k_cache, v_cache, tables[rows], lens[rows], 0.125, deterministic=True
+        )
+        assert torch.equal(out, together[rows])
+
+
+def test_a_plan_of_another_batch_is_refused(device):
+    query, k_cache, v_cache, tables, lens = make([70, 20], device)
+    plan = plan_decode(lens[:1], 6, 2, 64, 70)
+    with pytest.raises(ValueError, match="a plan of 1 sequences for 2 rows"):
+        paged_decode(query, k_cache, v_cache, tables, lens, 0.125, plan=plan)

@@ -1,0 +1,161 @@
+"""The sampling kernels draw what the reference draws."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+
+from kernels.launch import SampleLaunch  # noqa: E402 - only where Triton is
+from kernels.reference.sample import (  # noqa: E402
+    PROMPT_COUNT,
+    RowParameters,
+    pack,
+    unpack,
+)
+from kernels.reference.sample import sample as reference  # noqa: E402
+from kernels.sample import sample  # noqa: E402
+
+ON_GPU = torch.cuda.is_available()
+VOCAB = 151_936 if ON_GPU else 700
+# The interpreter's time goes by operations: small chunks, and a list that most cuts do not fit.
+SMALL = None if ON_GPU else SampleLaunch(chunk=256, list_size=16, num_warps=4, sort_warps=4)
+SPREADS = [0.05, 1.0, 6.0]
+CHOICES = [
+    {"top_k": 5},
+    {"top_p": 0.9},
+    {"top_k": 40, "top_p": 0.8},
+    {"min_p": 0.05},
+    {"top_p": 0.3, "min_p": 0.1},
+    {"top_k": 300, "top_p": 0.95},
+    {"top_k": 1_000_000, "top_p": 0.999},
+]
+DTYPES = [torch.float32, torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.gpu)]
+
+
+def packed(rows, device):
+    return torch.from_numpy(pack(rows)).to(device)
+
+
+def check(logits, rows, device, counts=None, **choices):
+    """Draws with both, compares all that comes back, returns the reference's tokens."""
+    expected_counts = None if counts is None else counts.clone()
+    expected = reference(logits, packed(rows, "cpu"), expected_counts, logprobs=True)
+    own_counts = None if counts is None else counts.to(device)
+    drawn = sample(
+        logits.to(device), packed(rows, device), own_counts, logprobs=True, launch=SMALL, **choices
+    )
+    assert drawn.tokens.cpu().tolist() == expected.tokens.tolist()
+    finite = expected.best.isfinite()
+    assert torch.equal(drawn.best.cpu()[finite], expected.best[finite])
+    assert torch.allclose(drawn.logprobs.cpu()[finite], expected.logprobs[finite], atol=1e-4)
+    if counts is not None:
+        assert torch.equal(own_counts.cpu(), expected_counts)
+    return expected.tokens.tolist()
+
+
+def logits_of(spreads, dtype=torch.float32):
+    return (torch.randn(len(spreads), VOCAB) * torch.tensor(spreads)[:, None]).to(dtype)
+
+
+def rows_of(count, **choices):
+    return [
+        RowParameters(2**63 + 17 * i, 3 * i + 2**33 * (i % 2), 0.4 + 0.3 * i, **choices)
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_temperature_alone(dtype, device):
+    check(logits_of([0.0, *SPREADS], dtype), rows_of(4), device, filtered=False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_cuts(choices, dtype, device):
+    if dtype is torch.float16 and not ON_GPU and "top_k" in choices:
+        pytest.skip("float16 differs in the load alone; the interpreter is slow")
+    check(logits_of(SPREADS, dtype), rows_of(3, **choices), device)
+
+
+def test_equal_scores_stay_or_go_together(device):
+    logits = torch.full((3, VOCAB), -50.0)
+    logits[:, 100:160] = 1.0
+    logits[:, 200:260] = 0.5
+    logits[:, 17] = 2.0
+    rows = [
+        RowParameters(1, 0, 1.0, top_k=2),
+        RowParameters(2, 0, 1.0, top_k=62),
+        RowParameters(3, 0, 1.0, top_p=0.5),
+    ]
+    check(logits, rows, device)
+
+
+def test_one_token_and_none_above_it(device):
+    logits = torch.full((2, VOCAB), -math.inf)
+    logits[0, 3] = 0.0
+    logits[1, VOCAB - 1] = -1e30
+    assert check(logits, rows_of(2), device, filtered=False) == [3, VOCAB - 1]
+    assert check(logits, rows_of(2, top_p=0.5), device) == [3, VOCAB - 1]
+
+
+def test_greedy_rows_take_the_first_of_the_best(device):
+    logits = logits_of([1.0, 1.0])
+    logits[:, [5, 300, VOCAB - 1]] = 30.0
+    rows = [RowParameters(1, 0, 0.0), RowParameters(1, 0, 0.0, top_k=7, top_p=0.1)]
+    assert check(logits, rows, device) == [5, 5]
+
+
+def test_rows_that_are_not_finite_get_no_token_and_leave_others_alone(device):
+    logits = logits_of([1.0] * 5)
+    logits[1, 600] = math.nan
+    logits[2, 600] = math.inf
+    logits[3] = -math.inf
+    rows = rows_of(5, top_k=3)
+    tokens = check(logits, rows, device)
+    assert tokens[1:4] == [-1, -1, -1]
+    assert check(logits[[0, 4]], [rows[0], rows[4]], device) == [tokens[0], tokens[4]]
+
+
+def test_penalties_and_the_count_of_the_drawn_token(device):
+    logits = logits_of([1.0, 2.0, 1.0, 2.0])
+    counts = torch.zeros((3, VOCAB), dtype=torch.int32)
+    counts[:, ::3] += PROMPT_COUNT
+    counts[:, ::5] += 2
+    rows = [
+        RowParameters(1, 4, 0.8, repetition_penalty=1.7, count_slot=2),
+        RowParameters(2, 4, 0.0, presence_penalty=0.9, frequency_penalty=0.3, count_slot=0),
+        RowParameters(3, 4, 0.8),
+        RowParameters(
+            4, 4, 0.8, top_p=0.9, repetition_penalty=0.8, frequency_penalty=-0.2, count_slot=1
+        ),
+    ]
+    check(logits, rows, device, counts)
+
+
+def test_a_row_does_not_depend_on_its_neighbours(device):
+    logits, rows = logits_of(SPREADS), rows_of(3)
+    together = sample(logits.to(device), packed(rows, device), launch=SMALL).tokens.tolist()
+    for i in range(3):
+        alone = sample(logits[i : i + 1].to(device), packed([rows[i]], device), launch=SMALL)
+        assert alone.tokens.tolist() == [together[i]]
+
+
+def test_parameters_survive_packing():
+    row = RowParameters(2**64 - 3, 2**40, 0.5, 7, 0.25, 0.125, 1.5, -0.5, 0.75, 3)
+    plain = RowParameters(5, 0)
+    first, second = unpack(torch.from_numpy(pack([row, plain])))
+    assert first.min_p == pytest.approx(row.min_p, rel=1e-6)
+    assert [replace(first, min_p=row.min_p), second] == [row, plain]
+
+
+def test_shapes_that_do_not_fit_are_refused(device):
+    logits = logits_of([1.0, 1.0]).to(device)
+    with pytest.raises(ValueError, match="parameters for 2 rows"):
+        sample(logits, packed(rows_of(1), device))
+    with pytest.raises(ValueError, match="counts of 5 tokens"):
+        sample(logits, packed(rows_of(2), device), torch.zeros((1, 5), dtype=torch.int32))
+    with pytest.raises(ValueError, match="contiguous"):
+        sample(logits.t().contiguous().t(), packed(rows_of(2), device))
