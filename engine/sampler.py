@@ -11,10 +11,8 @@ from torch import Tensor
 
 from engine.api.params import SamplingParams
 from engine.scheduler_output import SampledTokens
-from kernels.reference.gumbel import argmax, gumbel_argmax, indices
-
-_NEGLIGIBLE_NATS = 25.0
-_FIRST_LOOK_NATS = 8.0
+from kernels.reference.gumbel import argmax
+from kernels.reference.sample import RowParameters, draw, penalise
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[SampledTokens]:
     healthy = [math.isfinite(value) for value in largest]
     random = [i for i, row in enumerate(rows) if healthy[i] and row.params.temperature > 0.0]
     if random:
-        drawn = _draw(scores[random], best[random], [rows[i] for i in random])
+        drawn = draw(scores[random], best[random], [row_parameters(rows[i]) for i in random])
         for index, token in zip(random, drawn, strict=True):
             tokens[index] = token
     return [
@@ -100,60 +98,22 @@ def _has_penalty(params: SamplingParams) -> bool:
 
 
 def _penalise(scores: Tensor, row: SampleRow) -> None:
-    params = row.params
     ids = torch.tensor(row.history, dtype=torch.int64, device=scores.device)
-    if params.repetition_penalty != 1.0:
-        seen = torch.unique(ids)
-        values = scores[seen]
-        factor = params.repetition_penalty
-        scores[seen] = torch.where(values < 0, values * factor, values / factor)
-    if params.presence_penalty != 0.0 or params.frequency_penalty != 0.0:
-        said, counts = torch.unique(ids[row.num_prompt_tokens :], return_counts=True)
-        scores[said] -= params.presence_penalty + params.frequency_penalty * counts
+    said, counts = torch.unique(ids[row.num_prompt_tokens :], return_counts=True)
+    penalise(scores, torch.unique(ids), said, counts, row_parameters(row))
 
 
-def _draw(scores: Tensor, best: Tensor, rows: Sequence[SampleRow]) -> list[int]:
-    """One random token a row. ``best``: ``[rows]``, the largest score of each."""
-    temperatures = [row.params.temperature for row in rows]
-    relative = (scores - best[:, None]) / torch.tensor(temperatures, device=scores.device)[:, None]
-    for i, row in enumerate(rows):
-        if _has_filter(row.params):
-            _filter(relative[i], row.params)
-    seeds = torch.tensor([_signed(row.seed) for row in rows], device=scores.device)
-    places = torch.tensor([row.output_index for row in rows], device=scores.device)
-    return gumbel_argmax(relative, seeds, places)
-
-
-def _has_filter(params: SamplingParams) -> bool:
-    return params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0
-
-
-def _filter(relative: Tensor, params: SamplingParams) -> None:
-    """Sets what may not be drawn to −inf. ``relative``: scores at their temperature, the best 0.
-
-    Equal scores stay or go together, so that the result does not depend on the order of a sort.
-    """
-    for nats in (_FIRST_LOOK_NATS, _NEGLIGIBLE_NATS):
-        # Most of the probability lies in few tokens; sorting all of them is the rare case.
-        ids = indices(relative >= -nats)
-        values = relative[ids].sort(descending=True).values
-        complete = 0 < params.top_k <= len(values)
-        if complete:
-            values = values[: params.top_k]
-        if params.top_p < 1.0:
-            mass = values.exp().cumsum(0)
-            total = mass[-1] if complete or params.top_k else relative.exp().sum()
-            complete = complete or bool(mass[-1] >= params.top_p * total)
-            place = int((mass < params.top_p * total).sum())
-            values = values[: place + 1]
-        if complete:
-            break
-    bound = float(values[-1])
-    if params.min_p > 0.0:
-        bound = max(bound, math.log(params.min_p))
-    relative.masked_fill_(relative < bound, -torch.inf)
-
-
-def _signed(seed: int) -> int:
-    """An unsigned 64-bit seed as the int64 with the same bits."""
-    return seed - 2**64 if seed >= 2**63 else seed
+def row_parameters(row: SampleRow) -> RowParameters:
+    """The row as ``kernels.reference.sample`` takes it, without counts."""
+    params = row.params
+    return RowParameters(
+        seed=row.seed,
+        output_index=row.output_index,
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        repetition_penalty=params.repetition_penalty,
+        presence_penalty=params.presence_penalty,
+        frequency_penalty=params.frequency_penalty,
+    )
