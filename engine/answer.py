@@ -109,16 +109,17 @@ class Answer:
         self.num_output = parent.num_output
         self.stream.feed(self.request.token_ids[self.num_given_tokens :])
 
-    def rewind(self, stream: TextStream) -> None:
-        """The request's ids have become fewer: text and counts are those of what is left.
+    def rewind(self, stream: TextStream, num_tokens: int) -> None:
+        """The request goes back to its first ``num_tokens`` ids, which it still has: text and
+        counts become those of what will be left. Nothing is changed if the stream breaks.
 
         ``stream``: a new one, which is fed with the output that is left.
         """
-        output = self.request.token_ids[self.num_given_tokens :]
-        self.stream = stream
+        output = self.request.token_ids[self.num_given_tokens : num_tokens]
         text = stream.feed(output).text if output else ""
+        self.stream = stream
         self.num_output = len(output)
-        self.num_once_computed = min(self.num_once_computed, self.request.num_tokens)
+        self.num_once_computed = min(self.num_once_computed, num_tokens)
         self.num_chars = self.num_given_chars + len(text)
 
     def computed(self, chunk: ScheduledChunk, now_s: float) -> PrefillProgress | None:

@@ -172,7 +172,7 @@ class EngineCore:
             arrival_s=self._clock(),
             output_index=parent.output_index,
         )
-        self._ledger.enrol(child, 0).inherit(self._ledger.answers[request_id])
+        self._ledger.enrol(child, 0, parent=self._ledger.answers[request_id])
         with self._loop.keeping_order():
             self.scheduler.fork(parent, child)
 
@@ -217,10 +217,11 @@ class EngineCore:
                 f"the answer {request.num_tokens}",
                 num_tokens=num_tokens,
             )
+        # The text first: if it cannot be read again, the request goes on as it was.
+        answer.rewind(self._ledger.make_stream(request), num_tokens)
         with self._loop.keeping_order():
             self._runner.forget(request_id)
             self.scheduler.truncate(request, num_tokens)
-            answer.rewind(self._ledger.make_stream(request))
         self._ledger.events.append(
             RequestTruncated(
                 request_id,

@@ -41,9 +41,18 @@ class RequestLedger:
         self._make_stream = make_stream
         self._clock = clock
 
-    def enrol(self, request: Request, turn_start: int, answer_chars: int = 0) -> Answer:
-        """Takes up a request. ``turn_start``, ``answer_chars``: see ``EngineCore.add_request``."""
-        self.requests[request.request_id] = request
+    def enrol(
+        self,
+        request: Request,
+        turn_start: int,
+        answer_chars: int = 0,
+        parent: Answer | None = None,
+    ) -> None:
+        """Takes up a request, or nothing of it if its text stream breaks.
+
+        ``turn_start``, ``answer_chars``: see ``EngineCore.add_request``. ``parent``: what the
+        request that this one is forked from has said so far.
+        """
         answer = Answer(
             request=request,
             stream=self.make_stream(request),
@@ -55,8 +64,10 @@ class RequestLedger:
             context_length=self.limits.context_length,
             times=Times(request.arrival_s),
         )
+        if parent is not None:
+            answer.inherit(parent)
+        self.requests[request.request_id] = request
         self.answers[request.request_id] = answer
-        return answer
 
     def make_stream(self, request: Request) -> TextStream:
         """A fresh text stream with the request's stop strings."""

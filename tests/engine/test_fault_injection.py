@@ -194,18 +194,8 @@ def name_of(place: tuple[object, str]) -> str:
     return f"{getattr(place[0], '__name__', place[0])}.{place[1]}"
 
 
-# TODO: a fork whose text so far cannot be read again is refused, but its child stays enrolled.
-FORK_LEFT_BEHIND = pytest.mark.xfail(reason="core.fork enrols the child before it can be made")
-
-
 @pytest.mark.parametrize("lag", [0, 1])
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(place, id=name_of(place), marks=[FORK_LEFT_BEHIND] * (place[0] is Detokenizer))
-        for place in BOOKS
-    ],
-)
+@pytest.mark.parametrize("place", BOOKS, ids=name_of)
 def test_books(place, lag, monkeypatch):
     count = times_passed(monkeypatch, IntegerSubject, place, lag)
     for at in range(1, count + 1):

@@ -15,7 +15,7 @@ from engine.api.events import (
     RequestWaiting,
     WaitReason,
 )
-from tests.helpers.engine_cases import CheckedEngine
+from tests.helpers.engine_cases import CheckedEngine, NumberStream, cannot_read_again
 from tests.helpers.hash_runner import reference_output
 
 PROMPT = [(3 * i) % 900 for i in range(21)]
@@ -104,6 +104,45 @@ def test_fork_of_nothing_is_refused():
     engine.add("a", PROMPT)
     with pytest.raises(DuplicateIdError):
         engine.core.fork("a", "a", "c", None)
+
+
+def no_stream(self: NumberStream) -> None:
+    raise MemoryError("planted")
+
+
+@pytest.mark.parametrize(
+    ("place", "breaks"), [("__init__", no_stream), ("feed", cannot_read_again)]
+)
+def test_fork_without_its_text_leaves_no_child_behind(lag, place, breaks, monkeypatch):
+    engine = CheckedEngine(32, lag=lag)
+    engine.add("a", PROMPT)
+    for _ in range(5):
+        engine.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberStream, place, breaks)
+        with pytest.raises(MemoryError, match="planted"):
+            engine.core.fork("a", "b", "b", seed=1)
+    assert list(engine.core.requests) == ["a"]
+    # The id is free again.
+    engine.core.fork("a", "b", "b", seed=1)
+    engine.events += engine.core.take_events()
+    engine.run()
+    expected = reference_output(PROMPT, 8)
+    assert engine.output("a") == expected
+    assert engine.finished("b").turn.output_ids == tuple(expected)
+
+
+def test_request_without_a_text_stream_is_not_taken_up(monkeypatch):
+    engine = CheckedEngine(32)
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberStream, "__init__", no_stream)
+        with pytest.raises(MemoryError, match="planted"):
+            engine.add("a", PROMPT)
+    assert not engine.core.requests
+    assert not engine.core.has_work
+    engine.add("a", PROMPT)
+    engine.run()
+    assert engine.output("a") == reference_output(PROMPT, 8)
 
 
 @pytest.mark.parametrize("when", range(10))

@@ -4,7 +4,7 @@ import pytest
 
 from engine.api.errors import InvalidValueError, UnknownIdError
 from engine.api.events import RequestTruncated
-from tests.helpers.engine_cases import CheckedEngine
+from tests.helpers.engine_cases import CheckedEngine, NumberStream, cannot_read_again
 from tests.helpers.hash_runner import reference_output
 
 PROMPT = list(range(100, 121))
@@ -82,6 +82,25 @@ def test_paused_request_stays_paused():
     engine.core.resume("a")
     engine.run()
     assert engine.finished("a").turn.output_ids == tuple(reference_output(PROMPT, 12))
+
+
+@LAGS
+def test_text_that_cannot_be_read_again_leaves_all_as_it_was(lag, monkeypatch):
+    engine = CheckedEngine(16, 8, lag=lag)
+    engine.add("a", PROMPT, max_tokens=12)
+    for _ in range(9):
+        engine.step()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberStream, "feed", cannot_read_again)
+        with pytest.raises(MemoryError, match="planted"):
+            engine.core.truncate("a", len(PROMPT) + 2)
+    engine.events.extend(engine.core.take_events())
+    engine.run()
+    assert engine.output("a") == reference_output(PROMPT, 12)
+    assert engine.finished("a").usage.output_tokens == 12
+    assert engine.finished("a").usage.recomputed_tokens == 0
+    assert not [event for event in engine.events if isinstance(event, RequestTruncated)]
 
 
 def test_refused_with_the_numbers():

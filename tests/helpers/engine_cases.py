@@ -40,6 +40,13 @@ class NumberStream:
         return len(self.ids), 0
 
 
+def cannot_read_again(self: NumberStream, token_ids: Sequence[int]) -> Piece:
+    """``feed`` that takes new tokens one by one, but breaks when fed with many."""
+    if len(token_ids) > 1:
+        raise MemoryError("planted")
+    return Piece(f"[{token_ids[0]}]")
+
+
 class FakeClock:
     """Advances a millisecond a look, so that durations are never zero."""
 
