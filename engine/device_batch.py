@@ -7,7 +7,6 @@ changed. A newest token that the host does not know yet is named by its row inst
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -262,10 +261,3 @@ def _id_at(chunk: ScheduledChunk, row: int) -> int:
     """The chunk's last id; where only the device knows it, −1 − its table row."""
     token = chunk.request.token_ids[chunk.start + chunk.num_tokens - 1]
     return -1 - row if token == PLACEHOLDER_TOKEN else token
-
-
-def pack(arrays: Sequence[Ints], out: Ints) -> list[int]:
-    """Writes the arrays one behind another into ``out``; returns their sizes."""
-    sizes = [array.size for array in arrays]
-    np.concatenate([array.ravel() for array in arrays], out=out[: sum(sizes)])
-    return sizes

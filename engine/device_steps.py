@@ -18,7 +18,7 @@ from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, 
 from engine.sharing import Sharing
 from engine.staging import Download, Uploads, copies_to
 from engine.step_graphs import StepGraphs, prompt_rows
-from engine.step_inputs import Extras, Sizes, StepInputs, exact, sizes_of
+from engine.step_inputs import Extras, Layout, Sizes, StepInputs, sizes_of
 from kernels.reference.sample import Sampled
 
 NOT_FINITE = -1
@@ -59,7 +59,8 @@ class DeviceSteps:
         self._block_size = block_size
         self._device = device
         self._batch = DeviceBatch(block_size, max_blocks, max_requests, device, drawer)
-        self._uploads = Uploads(copies_to(device))
+        self._copies = copies_to(device)
+        self._uploads = Uploads(self._copies)
         self.graphs: StepGraphs | None = None
         if self._device.type == "cuda":
             self.graphs = StepGraphs(
@@ -81,8 +82,15 @@ class DeviceSteps:
         count = len(step.sampled)
         if drawn is None:
             return _Handle((), None, None)
-        logprobs = Download(drawn.logprobs[:count]) if step.kind.logprobs else None
-        return _Handle(step.sampled, Download(drawn.tokens[:count]), logprobs)
+        logprobs = None
+        if step.kind.logprobs:
+            logprobs = Download(self._copies, drawn.logprobs[:count])
+        return _Handle(step.sampled, Download(self._copies, drawn.tokens[:count]), logprobs)
+
+    def prepare(self) -> bool:
+        """Makes ready for one more size of step that will come up; False if there is none left."""
+        with torch.inference_mode():
+            return self.graphs is not None and self.graphs.prepare()
 
     def forget(self, request_id: str) -> None:
         """Drops what is kept for a request that left the batch."""
@@ -90,14 +98,15 @@ class DeviceSteps:
 
     def _send_tables(self, step: HostStep) -> None:
         if len(step.changed):
-            places, values = self._uploads.send([step.changed, step.changes])
+            places, values = self._uploads.send_pair(step.changed, step.changes)
             self._batch.tables.view(-1).index_copy_(0, places, values)
 
     def _eager(self, step: HostStep, extras: Extras) -> Sampled | None:
         """A step launched kernel by kernel, of exactly its sizes."""
         sizes = sizes_of(step, extras)
-        pieces = self._uploads.send(exact(step, extras))
-        inputs = StepInputs.of(pieces, sizes.groups)
+        layout = Layout(sizes, self._batch.padding_row)
+        sent = self._uploads.send(sizes.words, lambda out: layout.write(step, extras, out))
+        inputs = StepInputs.of(torch.split(sent, sizes.parts), sizes.groups)
         tables = self._batch.tables
         spans = tuple(
             PrefillSpan(

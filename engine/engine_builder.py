@@ -161,6 +161,7 @@ def build_engine(
         inspector,
         background_encoder,
         reconfigurer,
+        runner.prepare,
     )
 
 

@@ -57,7 +57,8 @@ class LoadedEngine:
 
     ``inspector``: None where the core has no real model behind it. ``background_encoder``: another
     ``encoder`` of the same model, for another thread; None where one will do for both.
-    ``reconfigurer``: None where nothing can be changed.
+    ``reconfigurer``: None where nothing can be changed. ``prepare``: makes ready for something that
+    will come up, while there is nothing to do; False when nothing is left.
     """
 
     core: EngineCore
@@ -69,6 +70,7 @@ class LoadedEngine:
     inspector: ParityInspector | None = None
     background_encoder: ChatEncoder | None = None
     reconfigurer: Reconfigurer | None = None
+    prepare: Callable[[], bool] | None = None
 
     def text_beside(self) -> TextSide:
         """The text side for a thread beside the engine's. A tokenizer serves both threads."""

@@ -145,6 +145,12 @@ class ModelRunner:
         attend = self.attention.begin_step(batch)
         return self.decoder.forward(batch.input_ids, batch.positions, attend, batch.sample_rows)
 
+    def prepare(self) -> bool:
+        """Makes ready for a kind of step that will come up, in some tens of milliseconds, while
+        nothing else is to do. False if nothing is left to prepare.
+        """
+        return self._device_steps is not None and self._device_steps.prepare()
+
     def forget(self, request_id: str) -> None:
         """Drops what is kept for a request that left the batch."""
         self._batch.forget(request_id)

@@ -13,14 +13,16 @@ from engine.snapshotter import Snapshotter
 class Slot:
     """At most one of ``engine`` and ``loader`` is there. ``snapshotter`` is the engine's.
 
-    ``checked``: nothing has changed since the engine's invariants were checked. ``focus``: the
-    conversation in front, also of engines to come.
+    ``checked``: nothing has changed since the engine's invariants were checked.
+    ``ready``: nothing more can be prepared ahead of time. ``focus``: the conversation in front, also
+    of engines to come.
     """
 
     engine: LoadedEngine | None = None
     snapshotter: Snapshotter | None = None
     loader: ModelLoader | None = None
     checked: bool = True
+    ready: bool = False
     focus: str = ""
 
     def loaded(self) -> LoadedEngine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.api.events import EngineStats
 from engine.api.snapshot import RequestRow, Snapshot
 from engine.core import EngineCore
@@ -12,7 +14,7 @@ class Snapshotter:
     """Makes snapshots of one core.
 
     ``block_bytes``: bytes of one block's KV over all layers. The invariant check is the costly part
-    (O(blocks)), so ``check`` is called when the engine is idle and its finding kept.
+    (O(blocks)), so ``check_some`` is called when the engine is idle and its finding kept.
     """
 
     def __init__(self, core: EngineCore, block_bytes: int) -> None:
@@ -20,13 +22,28 @@ class Snapshotter:
         self._block_bytes = block_bytes
         self.invariant_violations = 0
         self.invariant_message = ""
+        self._audit: Iterator[list[str]] | None = None
+        self._found_some = False
 
-    def check(self) -> None:
-        """Recounts the pool and counts what is wrong."""
-        found = self._core.violations()
+    def begin_check(self) -> None:
+        """Something has changed: the recount begins again."""
+        self._audit = None
+
+    def check_some(self) -> bool:
+        """Recounts a part of the pool and counts what is wrong; True when all of it is counted."""
+        if self._audit is None:
+            self._audit = self._core.violation_slices()
+            self._found_some = False
+        found = next(self._audit, None)
+        if found is None:
+            self._audit = None
+            return True
         if found:
             self.invariant_violations += len(found)
-            self.invariant_message = found[0]
+            # The first is the cause, those after it are what came of it.
+            self.invariant_message = self.invariant_message if self._found_some else found[0]
+            self._found_some = True
+        return False
 
     def snapshot(self, now_s: float) -> Snapshot:
         """The whole pool, as it is."""

@@ -6,16 +6,17 @@ written again only when the copy that read it has been made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.device_batch import Ints, pack
+from engine.device_batch import Ints
 
-_NUM_BUFFERS = 3
-_LEAST_WORDS = 4096
+_NUM_BUFFERS = 4
+_LEAST_WORDS = 1 << 14
 
 
 class Copy(Protocol):
@@ -26,7 +27,7 @@ class Copy(Protocol):
 
 
 class Copies(Protocol):
-    """How numbers go from the host to a device."""
+    """How numbers go from the host to a device and back."""
 
     def allocate(self, num_words: int) -> Tensor:
         """``[num_words]`` int64 on the host, to copy from."""
@@ -34,9 +35,12 @@ class Copies(Protocol):
     def start(self, host: Tensor, into: Tensor | None) -> tuple[Tensor, Copy]:
         """Starts copying ``host`` into a device buffer of its size, a new one if None."""
 
+    def fetch(self, numbers: Tensor) -> tuple[Tensor, Copy]:
+        """Starts copying numbers of the device to the host."""
+
 
 class Uploads:
-    """Sends packed int64 numbers to a device.
+    """Sends int64 numbers to a device.
 
     Args:
         copies: how they go there.
@@ -45,29 +49,42 @@ class Uploads:
     def __init__(self, copies: Copies) -> None:
         self._copies = copies
         self._buffers = [copies.allocate(_LEAST_WORDS) for _ in range(_NUM_BUFFERS)]
+        self._numbers: list[Ints] = [buffer.numpy() for buffer in self._buffers]
         self._started: list[Copy | None] = [None] * _NUM_BUFFERS
         self._next = 0
 
-    def send(self, arrays: Sequence[Ints], into: Tensor | None = None) -> list[Tensor]:
-        """The arrays on the device, flat.
+    def send(
+        self, num_words: int, write: Callable[[Ints], None], into: Tensor | None = None
+    ) -> Tensor:
+        """``[num_words]`` int64 on the device.
 
         Args:
-            arrays: int64 each.
-            into: a device buffer to use; a new one if None. It must be large enough.
+            num_words: how many.
+            write: fills the array that it is given.
+            into: a device buffer to use, as long or longer; a new one if None.
         """
-        total = sum(array.size for array in arrays)
         index, self._next = self._next, (self._next + 1) % _NUM_BUFFERS
         earlier = self._started[index]
         if earlier is not None:
             earlier.wait()
-        if len(self._buffers[index]) < total:
-            longer = max(total, 2 * len(self._buffers[index]))
+        if len(self._buffers[index]) < num_words:
+            longer = max(num_words, 2 * len(self._buffers[index]))
             self._buffers[index] = self._copies.allocate(longer)
-        host = self._buffers[index][:total]
-        sizes = pack(arrays, host.numpy())
-        place = None if into is None else into[:total]
+            self._numbers[index] = self._buffers[index].numpy()
+        write(self._numbers[index][:num_words])
+        host = self._buffers[index][:num_words]
+        place = None if into is None else into[:num_words]
         sent, self._started[index] = self._copies.start(host, place)
-        return list(torch.split(sent, sizes))
+        return sent
+
+    def send_pair(self, first: Ints, second: Ints) -> tuple[Tensor, Tensor]:
+        """Two arrays of one length."""
+
+        def write(out: Ints) -> None:
+            np.concatenate((first, second), out=out)
+
+        sent = self.send(2 * len(first), write)
+        return sent[: len(first)], sent[len(first) :]
 
 
 class HostCopies:
@@ -79,6 +96,9 @@ class HostCopies:
     def start(self, host: Tensor, into: Tensor | None) -> tuple[Tensor, Copy]:
         return (host.clone() if into is None else into.copy_(host)), _MADE
 
+    def fetch(self, numbers: Tensor) -> tuple[Tensor, Copy]:
+        return numbers, _MADE
+
     def wait(self) -> None:
         """Nothing to wait for."""
 
@@ -87,10 +107,12 @@ _MADE = HostCopies()
 
 
 class CudaCopies:
-    """To a GPU, from pinned memory, on the stream that is current."""
+    """To a GPU and back through pinned memory, on the stream that is current."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._fetched: dict[torch.dtype, list[tuple[Tensor, _CudaCopy]]] = {}
+        self._next = 0
 
     def allocate(self, num_words: int) -> Tensor:
         return torch.empty(num_words, dtype=torch.int64, pin_memory=True)
@@ -100,18 +122,41 @@ class CudaCopies:
             sent = host.to(self._device, non_blocking=True)
         else:
             sent = into.copy_(host, non_blocking=True)
-        return sent, _CudaCopy()
+        return sent, _CudaCopy().record()
+
+    def fetch(self, numbers: Tensor) -> tuple[Tensor, Copy]:
+        # At most two steps are in flight, so a buffer has been read when its turn comes again.
+        ring = self._fetched.get(numbers.dtype)
+        if ring is None or len(ring[0][0]) < len(numbers):
+            ring = self._fetched[numbers.dtype] = [
+                (_pinned(max(512, 2 * len(numbers)), numbers.dtype), _CudaCopy(blocking=True))
+                for _ in range(_NUM_BUFFERS)
+            ]
+        self._next = (self._next + 1) % _NUM_BUFFERS
+        buffer, copy = ring[self._next]
+        host = buffer[: len(numbers)]
+        host.copy_(numbers, non_blocking=True)
+        return host, copy.record()
 
 
 class _CudaCopy:
-    """What was put on the current stream up to now."""
+    """What was put on the current stream up to now; a blocking wait sleeps, so that the window's
+    thread has the processor.
+    """
 
     def __init__(self, blocking: bool = False) -> None:
         self._event = torch.cuda.Event(blocking=blocking)  # type: ignore[no-untyped-call]
+
+    def record(self) -> _CudaCopy:
         self._event.record()
+        return self
 
     def wait(self) -> None:
         self._event.synchronize()
+
+
+def _pinned(count: int, dtype: torch.dtype) -> Tensor:
+    return torch.empty(count, dtype=dtype, pin_memory=True)
 
 
 def copies_to(device: torch.device) -> Copies:
@@ -123,18 +168,12 @@ class Download:
     """Some numbers of a step on their way to the host.
 
     Args:
-        numbers: on the device; read on the stream that is current now.
+        copies: how they come.
+        numbers: ``[count]`` on the device; read on the stream that is current now.
     """
 
-    def __init__(self, numbers: Tensor) -> None:
-        self._host = numbers
-        self._copy: Copy = _MADE
-        if numbers.is_cuda:
-            # From the caching allocator of pinned memory: handed out again when the copy is done.
-            self._host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-            self._host.copy_(numbers, non_blocking=True)
-            # A blocking wait sleeps, so that the window's thread has the processor.
-            self._copy = _CudaCopy(blocking=True)
+    def __init__(self, copies: Copies, numbers: Tensor) -> None:
+        self._host, self._copy = copies.fetch(numbers)
 
     def wait(self) -> list[float]:
         """The numbers, once the device has come so far."""

@@ -16,7 +16,7 @@ from engine.attention.prefill_tiles import Tiling
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer
 from engine.staging import Uploads
-from engine.step_inputs import Extras, Sizes, StepInputs, padded
+from engine.step_inputs import Extras, Layout, Sizes, StepInputs
 from kernels.launch import next_power_of_2
 from kernels.reference.sample import Sampled
 
@@ -32,6 +32,7 @@ Compute = Callable[[StepInputs, Sizes, DrawKind], Sampled]
 class _Graph:
     graph: torch.cuda.CUDAGraph
     drawn: Sampled
+    layout: Layout
 
 
 class StepGraphs:
@@ -63,6 +64,7 @@ class StepGraphs:
         self._device = device
         self._graphs: dict[tuple[Sizes, DrawKind], _Graph] = {}
         self._seen: set[tuple[Sizes, DrawKind]] = set()
+        self._expected = _expected_sizes()
         self._memory = torch.cuda.graph_pool_handle()
         self._generation = (batch.generation, drawer.generation)
         self._inputs = torch.zeros(_INPUT_WORDS, dtype=torch.int64, device=device)
@@ -87,19 +89,33 @@ class StepGraphs:
                 self._seen.add(key)
                 return None
             graph = self._graphs[key] = self._capture(sizes, step.kind)
-        numbers = padded(step, extras, sizes, self._batch.padding_row)
-        self._uploads.send(numbers, self._inputs)
+        layout = graph.layout
+        self._uploads.send(sizes.words, lambda out: layout.write(step, extras, out), self._inputs)
         graph.graph.replay()
         return _without_padding(graph.drawn, step, sizes)
 
-    def capture(self, sizes: Sizes, kind: DrawKind) -> None:
-        """Captures a graph ahead of time."""
-        if (sizes, kind) not in self._graphs:
-            self._graphs[sizes, kind] = self._capture(sizes, kind)
+    def prepare(self) -> bool:
+        """Captures one of the sizes that will come up, ahead of time. False if there is none left.
+
+        Done while nothing else is to do, a conversation's first answers need not launch kernel by
+        kernel.
+        """
+        while self._expected:
+            decodes, prompt, kind = self._expected.pop()
+            sizes = Sizes(decodes, 0, decodes, 0)
+            if prompt:
+                if self._tiling is None:
+                    continue
+                sizes = _with_prompt(decodes, prompt, self._tiling)
+            if (sizes, kind) not in self._graphs:
+                self._graphs[sizes, kind] = self._capture(sizes, kind)
+                return True
+        return False
 
     def _capture(self, sizes: Sizes, kind: DrawKind) -> _Graph:
-        nothing = padded(HostStep.empty(), Extras.none(), sizes, self._batch.padding_row)
-        self._uploads.send(nothing, self._inputs)
+        layout = Layout(sizes, self._batch.padding_row)
+        nothing, none = HostStep.empty(), Extras.none()
+        self._uploads.send(sizes.words, lambda out: layout.write(nothing, none, out), self._inputs)
         inputs = StepInputs.of(torch.split(self._inputs[: sizes.words], sizes.parts), sizes.groups)
         # Kernels are compiled and libraries set up here, which cannot be done while capturing. It
         # is all padding: what a step draws is counted, so it must not be computed twice.
@@ -108,7 +124,7 @@ class StepGraphs:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._memory):
             drawn = self._compute(inputs, sizes, kind)
-        return _Graph(graph, drawn)
+        return _Graph(graph, drawn, layout)
 
 
 def graph_sizes(step: HostStep, extras: Extras, tiling: Tiling | None) -> Sizes | None:
@@ -123,7 +139,12 @@ def graph_sizes(step: HostStep, extras: Extras, tiling: Tiling | None) -> Sizes 
     width = next_power_of_2(longest) if groups else 0
     if not num_prompt or tiling is None:
         return Sizes(decodes, 0, decodes, 0, groups, width)
-    prompt = prompt_rows(num_prompt)
+    return _with_prompt(decodes, prompt_rows(num_prompt), tiling, groups, width)
+
+
+def _with_prompt(
+    decodes: int, prompt: int, tiling: Tiling, groups: int = 0, width: int = 0
+) -> Sizes:
     tiles = tiling.most_tiles(prompt, MAX_CHUNKS, tiling.launch(prompt))
     return Sizes(decodes, prompt, decodes + MAX_CHUNKS, tiles, groups, width)
 
@@ -156,3 +177,16 @@ def _without_padding(drawn: Sampled, step: HostStep, sizes: Sizes) -> Sampled:
         return torch.cat((values[:count], late))
 
     return Sampled(close(drawn.tokens), drawn.best, close(drawn.logprobs))
+
+
+def _expected_sizes() -> list[tuple[int, int, DrawKind]]:
+    """Decodes, prompt tokens and drawing of steps that a few conversations will have, the last of
+    the list first.
+    """
+    plain, filtered = DrawKind(), DrawKind(filtered=True)
+    prompts = sorted({prompt_rows(count) for count in range(1, MAX_PROMPT_TOKENS + 1, 8)})
+    counts = (1, 2, 4, 8)
+    alone = [(count, 0, kind) for count in counts for kind in (plain, filtered)]
+    first = [(0, prompt, plain) for prompt in prompts]
+    mixed = [(count, prompt, plain) for count in counts for prompt in prompts]
+    return [*alone, *first, *mixed][::-1]

@@ -109,15 +109,6 @@ class Extras:
         """Of a step without prompts and groups."""
         return cls(NO_TILES)
 
-    def group_numbers(self, sizes: Sizes) -> list[Ints]:
-        """Members and shared blocks of the groups, filled up to ``sizes``."""
-        members = np.full((sizes.groups, sizes.width), -1, np.int64)
-        shared = np.zeros(sizes.groups, np.int64)
-        for place, group in enumerate(self.groups):
-            members[place, : len(group.rows)] = group.rows
-            shared[place] = group.shared_blocks
-        return [members, shared]
-
 
 def sizes_of(step: HostStep, extras: Extras) -> Sizes:
     """The sizes of a step as it is."""
@@ -131,71 +122,55 @@ def sizes_of(step: HostStep, extras: Extras) -> Sizes:
     )
 
 
-def exact(step: HostStep, extras: Extras) -> list[Ints]:
-    """A step's numbers as they are."""
-    return [
-        step.ids,
-        step.positions,
-        step.slots,
-        step.lengths,
-        step.rows,
-        step.sample_rows,
-        step.sampled_rows,
-        step.draws,
-        extras.tiles.view(np.int64),
-        *extras.group_numbers(sizes_of(step, extras)),
-    ]
+class Layout:
+    """Writes steps as one row of numbers: ``sizes.words`` of them, the parts behind one another.
 
-
-def padded(step: HostStep, extras: Extras, sizes: Sizes, padding_row: int) -> list[Ints]:
-    """A step's numbers filled up to ``sizes``.
-
-    Padding writes nothing (slot −1), attends to nothing (length 0, tiles of zeros), draws nothing,
-    and its table row is nobody's.
+    What a step does not fill is padding: it writes nothing (slot −1), attends to nothing (length 0,
+    tiles of zeros), draws nothing, and its table row is nobody's.
     """
-    count, missing = step.num_decodes, sizes.decodes - step.num_decodes
-    tail = sizes.prompt - (len(step.ids) - count)
 
-    def tokens(values: Ints, filler: int) -> Ints:
-        return np.concatenate(
-            (values[:count], _fill(missing, filler), values[count:], _fill(tail, filler))
-        )
+    def __init__(self, sizes: Sizes, padding_row: int) -> None:
+        self.sizes = sizes
+        starts = np.concatenate(([0], np.cumsum(sizes.parts)))
+        self._at = [int(start) for start in starts]
+        self._padding = np.zeros(sizes.words, np.int64)
+        at = self._at
+        self._padding[at[2] : at[3]] = -1
+        self._padding[at[4] : at[5]] = padding_row
+        self._padding[at[6] : at[7]] = padding_row
+        self._padding[at[7] : at[8]] = np.tile(NOTHING_DRAWN, sizes.samples)
+        self._padding[at[9] : at[10]] = -1
 
-    def decodes(values: Ints, filler: int) -> Ints:
-        return np.concatenate((values, _fill(missing, filler)))
+    def write(self, step: HostStep, extras: Extras, out: Ints) -> None:
+        """Fills ``out``, ``[sizes.words]``."""
+        at, decodes, count = self._at, self.sizes.decodes, step.num_decodes
+        out[:] = self._padding
+        self._split(out, at[0], step.ids, count)
+        self._split(out, at[1], step.positions, count)
+        self._split(out, at[2], step.slots, count)
+        out[at[3] : at[3] + count] = step.lengths
+        out[at[4] : at[4] + count] = step.rows
+        # Prompts begin behind the padded decodes.
+        missing = decodes - count
+        self._split(out, at[5], step.sample_rows, count)
+        chunks = len(step.sample_rows) - count
+        out[at[5] + decodes : at[5] + decodes + chunks] += missing
+        self._split(out, at[6], step.sampled_rows, count)
+        self._split(out, at[7], step.draws.reshape(-1), count, DRAW_WORDS)
+        if len(extras.tiles):
+            words = extras.tiles.size // 2
+            tiles = out[at[8] : at[8] + words].view(np.int32).reshape(-1, TILE_WORDS)
+            tiles[:] = extras.tiles
+            tiles[:, 0] += missing
+        for place, group in enumerate(extras.groups):
+            first = at[9] + place * self.sizes.width
+            out[first : first + len(group.rows)] = group.rows
+            out[at[10] + place] = group.shared_blocks
 
-    sampled = len(step.sampled_rows)
-    chunks = sampled - count
-    gap = sizes.samples - sizes.decodes - chunks
-
-    def samples(values: Ints, filler: Ints) -> Ints:
-        return np.concatenate(
-            (values[:count], _repeat(filler, missing), values[count:], _repeat(filler, gap))
-        )
-
-    # Prompts begin behind the padded decodes.
-    sample_rows = step.sample_rows.copy()
-    sample_rows[count:] += missing
-    moved = extras.tiles.copy()
-    moved[:, 0] += missing
-    spare = np.zeros((sizes.tiles - len(moved), TILE_WORDS), np.int32)
-    return [
-        tokens(step.ids, 0),
-        tokens(step.positions, 0),
-        tokens(step.slots, -1),
-        decodes(step.lengths, 0),
-        decodes(step.rows, padding_row),
-        samples(sample_rows, np.array(0)),
-        samples(step.sampled_rows, np.array(padding_row)),
-        samples(step.draws, NOTHING_DRAWN),
-        np.concatenate((moved, spare)).view(np.int64),
-        *extras.group_numbers(sizes),
-    ]
-
-
-def _repeat(row: Ints, count: int) -> Ints:
-    return np.broadcast_to(row, (count, *row.shape))
-
-
-def _fill(count: int, value: int) -> Ints:
-    return np.full(count, value, np.int64)
+    def _split(self, out: Ints, start: int, values: Ints, count: int, width: int = 1) -> None:
+        """The values of ``count`` decodes at ``start``, the others behind the padded decodes."""
+        cut, rest = count * width, len(values) - count * width
+        out[start : start + cut] = values[:cut]
+        if rest:
+            behind = start + self.sizes.decodes * width
+            out[behind : behind + rest] = values[cut:]

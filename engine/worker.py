@@ -147,8 +147,8 @@ class Worker:
             wait = self._pacer.wait_s(now)
             if wait == 0.0:
                 wait = self._step(engine)
-        elif not self._slot.checked:
-            self._settle(now)
+        elif not self._inspections.are_waiting:
+            wait = self._use_leisure(engine, now)
         if self._inspections.are_waiting:
             self._inspections.advance(BESIDE_ANSWERS_S if wait == 0.0 else ALONE_S)
             wait = 0.0 if self._inspections.are_waiting else wait
@@ -161,16 +161,33 @@ class Worker:
         now = time.perf_counter()
         self._pacer.stepped(now)
         self._slot.checked = False
+        if self._slot.snapshotter is not None:
+            self._slot.snapshotter.begin_check()
         self._publisher.stats(self._roster.clients, now)
         # Stuck requests wait for blocks that only a command can free: look again now and then.
         return _STUCK_WAIT_S if engine.core.is_stuck else 0.0
 
-    def _settle(self, now: float) -> None:
-        """Nothing to compute: time to check the invariants and show the last numbers."""
-        assert self._slot.snapshotter is not None
-        self._slot.snapshotter.check()
-        self._slot.checked = True
-        self._publisher.stats(self._roster.clients, now, force=True)
+    def _use_leisure(self, engine: LoadedEngine, now: float) -> float | None:
+        """Nothing to compute: time to check the invariants, to show the last numbers, and to make
+        ready for steps to come. A little at a time: a command may come.
+        """
+        slot = self._slot
+        assert slot.snapshotter is not None
+        if not slot.checked:
+            slot.checked = slot.snapshotter.check_some()
+            if slot.checked:
+                self._publisher.stats(self._roster.clients, now, force=True)
+            return 0.0
+        if slot.ready or engine.prepare is None:
+            return None
+        try:
+            slot.ready = not engine.prepare()
+        except Exception as error:
+            if device_lost(error) is not None:
+                raise
+            # It cannot be made ready: steps find their own way.
+            slot.ready = True
+        return 0.0
 
     def _welcome(self) -> None:
         """Tells clients that have come how things stand."""
@@ -181,6 +198,8 @@ class Worker:
                 client.post(ModelLoaded("", engine.info, engine.load_s))
 
     def _handle(self, client: QueueClient, command: Command) -> None:
+        if self._slot.snapshotter is not None:
+            self._slot.snapshotter.begin_check()
         try:
             check_allowed(client, command)
             self._check_within_reach(client, command)
@@ -232,6 +251,7 @@ class Worker:
         self._inspections.drop(InterruptedQueryError("The engine's settings have changed.").info())
         configured = engine.reconfigurer.configure(command.config, command.command_id)
         engine.info = configured.model
+        self._slot.ready = False
         self._submissions.post(engine.core.take_events())
         self._roster.tell_all(configured)
 
@@ -251,7 +271,7 @@ class Worker:
 
     def _install(self, engine: LoadedEngine, command_id: str) -> None:
         slot = self._slot
-        slot.engine = engine
+        slot.engine, slot.ready = engine, False
         slot.snapshotter = Snapshotter(engine.core, engine.block_bytes)
         engine.core.scheduler.focus = slot.focus
         now = time.perf_counter()

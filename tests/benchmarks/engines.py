@@ -130,6 +130,8 @@ def loaded(bench: Bench) -> LoadedEngine:
     """The engine as the loader would hand it to the engine thread, warm; it chats in words."""
     warm = SamplingParams(temperature=0.0, max_tokens=_WARM_UP_TOKENS, ignore_eos=True)
     bench.core.generate([[0] * _WARM_UP_TOKENS], warm)
+    while bench.runner.prepare():
+        """As the application does in the first idle seconds."""
     bench.core.pool.drop_cached("benchmark")
     block_bytes = bench.config.kv_bytes_per_token(bench.dtype.itemsize) * bench.core.pool.block_size
     info = ModelInfo(

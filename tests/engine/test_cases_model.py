@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine import parity_steps, sampler, step_inputs
+from engine import parity_steps, sampler
 from engine.api.params import SamplingParams
 from engine.batch import InputBatch
 from engine.device_batch import DrawKind, HostStep
@@ -21,7 +21,7 @@ from engine.request import Request
 from engine.sampler import SampleRow
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.staging import Uploads
-from engine.step_inputs import Extras, Sizes, StepInputs
+from engine.step_inputs import Extras, Layout, Sizes, StepInputs
 from kernels.reference.sample import sample as sample_kernel
 from tests.helpers.faults import Case, Cases, Fault
 from tests.helpers.tiny_model import TinyModel, tiny_llama
@@ -124,7 +124,13 @@ def buffer_is_not_written_while_the_device_reads_it() -> None:
         arrays = [
             np.arange(number, number + draw.randint(1, 300)) for _ in range(draw.randint(1, 4))
         ]
-        sent.append((arrays, uploads.send(arrays)))
+        sizes = [array.size for array in arrays]
+        values = np.concatenate(arrays)
+
+        def write(out: np.ndarray, values: np.ndarray = values) -> None:
+            out[:] = values
+
+        sent.append((arrays, torch.split(uploads.send(sum(sizes), write), sizes)))
         if draw.random() < 0.1 and late.pending:
             draw.choice(late.pending).wait()
     while late.pending:
@@ -177,8 +183,13 @@ def in_flight(engine: TorchEngine) -> DeviceSteps:
 
 @case(
     24,
-    Fault(step_inputs, "padded", "tokens(step.slots, -1)", "tokens(step.slots, 0)"),
-    Fault(step_inputs, "padded", "np.array(padding_row)", "np.array(0)"),
+    Fault(Layout, "__init__", "self._padding[at[2] : at[3]] = -1", "pass"),
+    Fault(
+        Layout,
+        "__init__",
+        "self._padding[at[6] : at[7]] = padding_row",
+        "self._padding[at[6] : at[7]] = 0",
+    ),
 )
 def padding_writes_nothing() -> None:
     engine = torch_engine(TINY, "paged_reference", num_blocks=20)
@@ -194,9 +205,9 @@ def padding_writes_nothing() -> None:
     before = [layer.clone() for layer in (*cache.k, *cache.v)]
     newest = steps._batch.newest.clone()
     sizes = Sizes(decodes=4, prompt=0, samples=4, tiles=0)
-    numbers = step_inputs.padded(step, Extras.none(), sizes, steps._batch.padding_row)
-    sent = torch.from_numpy(np.concatenate([each.ravel() for each in numbers]))
-    inputs = StepInputs.of(torch.split(sent, sizes.parts), 0)
+    numbers = np.empty(sizes.words, np.int64)
+    Layout(sizes, steps._batch.padding_row).write(step, Extras.none(), numbers)
+    inputs = StepInputs.of(torch.split(torch.from_numpy(numbers), sizes.parts), 0)
     written = set(step.slots.tolist())
     with torch.inference_mode():
         steps._captured(inputs, sizes, DrawKind())

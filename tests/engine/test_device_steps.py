@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from engine.model_runner import ModelRunner
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.step_graphs import graph_rows
-from engine.step_inputs import Extras, Sizes, padded
+from engine.step_inputs import Extras, Layout, Sizes
 from kernels.reference.sample import Sampled, sample, unpack
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
@@ -214,14 +215,17 @@ def test_padding_writes_and_attends_to_nothing():
     chunks = tuple(ScheduledChunk(request, 2, 1, samples=True) for request in requests)
     step = batch.lay(SchedulerOutput(1, chunks, ()))
     sizes = Sizes(decodes=4, prompt=0, samples=4, tiles=0)
-    ids, positions, slots, lengths, rows, _, _, draws, *_ = padded(
-        step, Extras.none(), sizes, batch.padding_row
+    numbers = np.empty(sizes.words, np.int64)
+    Layout(sizes, batch.padding_row).write(step, Extras.none(), numbers)
+    ids, positions, slots, lengths, rows, _, _, draws, *_ = np.split(
+        numbers, np.cumsum(sizes.parts)[:-1]
     )
     assert slots.tolist() == [2, 10, 18, -1]
     assert lengths.tolist() == [3, 3, 3, 0]
     assert rows[-1] == batch.padding_row == 4
-    assert len(ids) == len(positions) == len(draws) == 4
+    assert len(ids) == len(positions) == 4
     # Nothing is counted for it.
+    draws = draws.reshape(4, -1)
     assert unpack(torch.from_numpy(draws))[-1].count_slot is None
 
 

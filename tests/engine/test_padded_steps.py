@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from engine.attention.make import make_backend
 from engine.device_batch import HostStep
 from engine.device_drawer import DeviceDrawer
 from engine.device_steps import DeviceSteps
 from engine.step_graphs import _without_padding, graph_sizes
-from engine.step_inputs import Extras, StepInputs, padded
+from engine.step_inputs import Extras, Layout, StepInputs
 from kernels.reference.sample import Sampled, sample
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
@@ -35,9 +35,9 @@ class Unreplayed:
         sizes = graph_sizes(step, extras, self.tiling)
         if sizes is None:
             return None
-        numbers = padded(step, extras, sizes, self.steps._batch.padding_row)
-        sent: list[Tensor] = [torch.from_numpy(each.ravel().copy()) for each in numbers]
-        pieces = torch.split(torch.cat(sent), sizes.parts)
+        numbers = np.empty(sizes.words, np.int64)
+        Layout(sizes, self.steps._batch.padding_row).write(step, extras, numbers)
+        pieces = torch.split(torch.from_numpy(numbers), sizes.parts)
         self.num_padded += sizes.decodes > step.num_decodes
         self.num_prompts += sizes.prompt > 0
         self.num_groups += sizes.groups > 0

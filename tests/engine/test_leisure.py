@@ -1,0 +1,119 @@
+"""What the engine thread does while nobody asks for anything: a little at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.api.client import start_engine
+from engine.api.commands import LoadModel
+from engine.api.events import EngineStats, ModelLoaded, RequestFinished
+from engine.model_loader import ModelLoader
+from engine.snapshotter import Snapshotter
+from tests.helpers.engine_cases import CheckedEngine
+from tests.helpers.fake_loaded import fake_engine
+from tests.helpers.talk import Talk, submit
+
+
+def test_recount_is_cut_and_finds_what_one_piece_finds() -> None:
+    engine = CheckedEngine(10_000)
+    engine.add("a", list(range(40)), max_tokens=3)
+    engine.run()
+    snapshotter = Snapshotter(engine.core, 1)
+    parts = 1
+    while not snapshotter.check_some():
+        parts += 1
+    assert parts > 3
+    assert snapshotter.invariant_violations == 0
+    engine.core.pool._columns.ref_count[9_999] = 3
+    while not snapshotter.check_some():
+        pass
+    assert snapshotter.invariant_violations == len(engine.core.violations()) > 0
+    assert "block 9999" in snapshotter.invariant_message
+
+
+def test_recount_begins_again_after_a_change() -> None:
+    engine = CheckedEngine(10_000)
+    snapshotter = Snapshotter(engine.core, 1)
+    assert not snapshotter.check_some()
+    engine.add("a", list(range(40)), max_tokens=30)
+    engine.step()
+    snapshotter.begin_check()
+    while not snapshotter.check_some():
+        pass
+    assert snapshotter.invariant_violations == 0
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    client = start_engine()
+    yield Talk(client)
+    assert client.close(5.0), "the engine thread did not end"
+
+
+class Preparing:
+    """Ten things to prepare, each taking a moment."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.calls: list[float] = []
+        self.fails = fails
+
+    def __call__(self) -> bool:
+        self.calls.append(time.perf_counter())
+        if self.fails:
+            raise MemoryError("no room for a graph")
+        time.sleep(0.02)
+        return len(self.calls) < 10
+
+
+@pytest.fixture
+def preparing(monkeypatch: pytest.MonkeyPatch) -> Preparing:
+    return _install(monkeypatch, Preparing())
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, preparing: Preparing) -> Preparing:
+    def load(loader: ModelLoader):
+        engine = fake_engine()
+        engine.prepare = preparing
+        return engine
+
+    monkeypatch.setattr(ModelLoader, "_load", load)
+    return preparing
+
+
+def ask(talk: Talk, name: str) -> RequestFinished:
+    talk.send(submit(name, max_tokens=3))
+    event = talk.until(RequestFinished, request_id=name)
+    assert isinstance(event, RequestFinished)
+    return event
+
+
+def test_all_is_prepared_in_idle_moments_and_only_once(preparing: Preparing, talk: Talk) -> None:
+    talk.send(LoadModel(models_dir=""))
+    talk.until(ModelLoaded)
+    deadline = time.monotonic() + 5.0
+    while len(preparing.calls) < 10 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(preparing.calls) == 10
+    assert ask(talk, "a").error is None
+    time.sleep(0.1)
+    assert len(preparing.calls) == 10
+
+
+def test_an_answer_does_not_wait_until_all_is_prepared(preparing: Preparing, talk: Talk) -> None:
+    talk.send(LoadModel(models_dir=""))
+    talk.until(ModelLoaded)
+    assert ask(talk, "a").error is None
+    assert len(preparing.calls) < 10
+
+
+def test_what_cannot_be_prepared_is_no_harm(monkeypatch: pytest.MonkeyPatch, talk: Talk) -> None:
+    preparing = _install(monkeypatch, Preparing(fails=True))
+    talk.send(LoadModel(models_dir=""))
+    talk.until(ModelLoaded)
+    talk.until(EngineStats)
+    assert ask(talk, "a").error is None
+    time.sleep(0.1)
+    assert len(preparing.calls) == 1
