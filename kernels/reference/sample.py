@@ -124,6 +124,9 @@ def cut(relative: Tensor, row: RowParameters) -> None:
         complete = 0 < row.top_k <= len(values)
         if complete:
             values = values[: row.top_k]
+        elif row.top_k > 0 and nats < _NEGLIGIBLE_NATS:
+            # Top-p is of the mass that top-k leaves, which reaches further down.
+            continue
         if row.top_p < 1.0:
             mass = values.exp().cumsum(0)
             total = mass[-1] if complete or row.top_k else relative.exp().sum()

@@ -12,11 +12,13 @@ from kernels.launch import SampleLaunch  # noqa: E402 - only where Triton is
 from kernels.reference.sample import (  # noqa: E402
     PROMPT_COUNT,
     RowParameters,
+    cut,
     pack,
     unpack,
 )
 from kernels.reference.sample import sample as reference  # noqa: E402
 from kernels.sample import sample  # noqa: E402
+from kernels.sample_buffers import SampleBuffers  # noqa: E402
 
 ON_GPU = torch.cuda.is_available()
 VOCAB = 151_936 if ON_GPU else 700
@@ -78,6 +80,28 @@ def test_cuts(choices, dtype, device):
     if dtype is torch.float16 and not ON_GPU and "top_k" in choices:
         pytest.skip("float16 differs in the load alone; the interpreter is slow")
     check(logits_of(SPREADS, dtype), rows_of(3, **choices), device)
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_the_cut_itself(choices, device, monkeypatch):
+    """One draw hardly ever lands on the last token that stays: the bound is looked at."""
+    made = []
+
+    class Recorded(SampleBuffers):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr("kernels.sample.SampleBuffers", Recorded)
+    logits, rows = logits_of([0.3, 1.0, 6.0]), rows_of(3, **choices)
+    sample(logits.to(device), packed(rows, device), launch=SMALL)
+    for row, scores, bound in zip(rows, logits, made[0].bounds.tolist(), strict=True):
+        relative = (scores - scores.max()) / torch.tensor(row.temperature)
+        kept = int((relative >= bound).sum())
+        cut(relative, row)
+        expected = int(relative.isfinite().sum())
+        # Sums of some thousand scores differ in their last bits.
+        assert abs(kept - expected) <= expected // 5000
 
 
 def test_equal_scores_stay_or_go_together(device):
