@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
-from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.checks import check_paged
@@ -216,7 +215,7 @@ class ChunkPlace:
     table_offset: int
 
 
-def tile_list(chunks: Sequence[ChunkPlace], group: int, rows: int) -> NDArray[np.int32]:
+def tile_list(chunks: Sequence[ChunkPlace], group: int, rows: int) -> Any:
     """The tiles of a step's chunks, those with the most keys first.
 
     Args:
@@ -225,18 +224,16 @@ def tile_list(chunks: Sequence[ChunkPlace], group: int, rows: int) -> NDArray[np
         rows: ``PrefillLaunch.rows``.
 
     Returns:
-        ``[tiles, 8]``: first row, tokens and start of the chunk, its table's offset, the tile's
-        first (token, head) pair; rows of zeros may be added, they do nothing.
+        A NumPy array ``[tiles, 8]`` of int32: first row, tokens and start of the chunk, its table's
+        offset, the tile's first (token, head) pair; rows of zeros may be added, they do nothing.
     """
-    parts = []
-    for chunk in chunks:
-        pairs = np.arange(0, chunk.num_tokens * group, rows, dtype=np.int32)
-        words = np.zeros((len(pairs), 8), np.int32)
-        words[:, :4] = (chunk.first_row, chunk.num_tokens, chunk.start, chunk.table_offset)
-        words[:, 4] = pairs
-        parts.append(words)
-    tiles = np.concatenate(parts) if parts else np.zeros((0, 8), np.int32)
-    return tiles[np.argsort(-(tiles[:, 2] + tiles[:, 4] // group), kind="stable")]
+    tiles = [
+        (chunk.first_row, chunk.num_tokens, chunk.start, chunk.table_offset, pair, 0, 0, 0)
+        for chunk in chunks
+        for pair in range(0, chunk.num_tokens * group, rows)
+    ]
+    tiles.sort(key=lambda tile: -(tile[2] + tile[4] // group))
+    return torch.tensor(tiles, dtype=torch.int32).view(-1, 8).numpy()
 
 
 def paged_prefill(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.reference.gumbel import argmax, gumbel_argmax, indices
@@ -71,14 +71,19 @@ class Sampled:
     logprobs: Tensor
 
 
-def pack(rows: list[RowParameters]) -> NDArray[np.int64]:
-    """Parameters as ``[rows, 7]`` int64, see ``Parameter``."""
-    words = np.zeros((len(rows), len(Parameter)), np.int64)
-    floats = words.view(np.float32)
-    for word, number, row in zip(words, floats, rows, strict=True):
-        slot = -1 if row.count_slot is None else row.count_slot
-        word[:4] = (signed(row.seed), row.output_index, row.top_k, slot)
-        number[8:] = (
+def pack(rows: Sequence[RowParameters]) -> Any:
+    """Parameters as a NumPy array ``[rows, 7]`` of int64, see ``Parameter``."""
+    whole = [
+        (
+            signed(row.seed),
+            row.output_index,
+            row.top_k,
+            -1 if row.count_slot is None else row.count_slot,
+        )
+        for row in rows
+    ]
+    broken = [
+        (
             row.temperature,
             row.top_p,
             math.log(row.min_p) if row.min_p > 0.0 else -math.inf,
@@ -86,7 +91,11 @@ def pack(rows: list[RowParameters]) -> NDArray[np.int64]:
             row.presence_penalty,
             row.frequency_penalty,
         )
-    return words
+        for row in rows
+    ]
+    words = torch.tensor(whole, dtype=torch.int64).view(-1, 4)
+    floats = torch.tensor(broken, dtype=torch.float32).view(-1, 6).view(torch.int64)
+    return torch.cat((words, floats), 1).numpy()
 
 
 def penalise(
@@ -207,9 +216,9 @@ def sample(
 
 def unpack(parameters: Tensor) -> list[RowParameters]:
     """What ``pack`` packed, as far as float32 holds it."""
-    words = parameters.cpu().numpy()
+    words = parameters.cpu()
     rows = []
-    for word, number in zip(words.tolist(), words.view(np.float32).tolist(), strict=True):
+    for word, number in zip(words.tolist(), words.view(torch.float32).tolist(), strict=True):
         temperature, top_p, log_min_p, repetition, presence, frequency = number[8:]
         rows.append(
             RowParameters(
