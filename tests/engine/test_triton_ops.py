@@ -42,6 +42,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 class Recorded(ModelRunner):
     """Keeps the logits of every step."""
 
+    def _make_device_steps(self) -> None:
+        """Step by step: what is captured as a graph cannot be looked at."""
+
     def compute_logits(self, batch: Any) -> Tensor:
         logits = super().compute_logits(batch)
         self.__dict__.setdefault("seen", []).append(logits.cpu().clone())
