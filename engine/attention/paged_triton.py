@@ -63,7 +63,8 @@ class PagedTritonBackend(PagedBackend):
             ChunkPlace(each.first_row, each.num_tokens, each.start, each.table_offset)
             for each in chunks
         ]
-        return tile_list(places, self._heads[0] // self._heads[1], launch.rows)
+        tiles: NDArray[np.int32] = tile_list(places, self._heads[0] // self._heads[1], launch.rows)
+        return tiles
 
     def most_tiles(self, num_tokens: int, num_chunks: int, launch: PrefillLaunch) -> int:
         """Tiles of so many tokens in at most so many chunks: each may end with a part of one."""
