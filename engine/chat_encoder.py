@@ -46,17 +46,23 @@ class EncodedPrompt:
 class ChatEncoder:
     """Encodes conversations for one model. Not for several threads at once.
 
+    ``takes_system``: whether the template has a place for a system message; if not, it is put
+    before the first question, as other templates do by themselves.
+
     Raises:
         ChatTemplateError: the model has no chat template.
     """
 
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate | None, *, takes_system: bool = True
+    ) -> None:
         if template is None:
             raise ChatTemplateError(
                 "The model has no chat template.",
                 action="Choose an instruction-tuned model, or add its chat_template.jinja.",
             )
         self._tokenizer = tokenizer
+        self._takes_system = takes_system
         self._guard = ContentGuard(tokenizer.special_tokens)
         self._layout = ChatLayout(template, self._guard)
         self._end = tokenizer.end_pattern()
@@ -81,6 +87,8 @@ class ChatEncoder:
             ChatTemplateError: the template refuses the messages or fails.
         """
         _check(messages, continue_answer)
+        if not self._takes_system:
+            messages = _fold_system(messages)
         asked = messages[:-1] if continue_answer else messages
         text = self._layout.render(asked)
         splice = _Splice(self, asked, text, follows_cut)
@@ -173,6 +181,14 @@ class ChatEncoder:
     def _has_system(self, history: str, messages: Sequence[ChatMessage]) -> bool:
         system = [m.content for m in messages if m.role == "system"]
         return all(self.escape(content).strip() in history for content in system)
+
+
+def _fold_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The system message in front of the first question."""
+    if len(messages) < 2 or (messages[0].role, messages[1].role) != ("system", "user"):
+        return messages
+    content = f"{messages[0].content}\n\n{messages[1].content}"
+    return (replace(messages[1], content=content), *messages[2:])
 
 
 class _Splice:

@@ -42,4 +42,4 @@ class ChatFormat:
     def make_encoder(self) -> ChatEncoder:
         """An encoder of its own, for one thread."""
         template = ChatTemplate(self.template.source, self.template.variables)
-        return ChatEncoder(self.tokenizer, template)
+        return ChatEncoder(self.tokenizer, template, takes_system=self.report.takes_system)

@@ -10,7 +10,7 @@ def template_words(info: ModelInfo) -> str:
     """What to know before talking with the model; empty if there is nothing."""
     parts = [_note_words(info)]
     if not info.takes_system_message:
-        parts.append(tr("The model's chat template takes no system prompt: leave it empty."))
+        parts.append(tr("The model's chat template takes no system prompt: it is put before the first question."))
     return "\n".join(part for part in parts if part)
 
 

@@ -71,7 +71,7 @@ def test_a_template_without_a_system_role_is_told_beside_the_cost() -> None:
     model = replace(unstable(TemplateNote.ANSWERS, 7), takes_system_message=False)
     assert template_words(model).splitlines() == [
         MODELS[TemplateNote.ANSWERS][1],
-        "The model's chat template takes no system prompt: leave it empty.",
+        "The model's chat template takes no system prompt: it is put before the first question.",
     ]
 
 

@@ -36,6 +36,10 @@ NO_SYSTEM = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}"
     "{% endif %}" + CHATML
 )
+ALTERNATES = (
+    "{% for one in messages %}{% if (one.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}" + CHATML
+)
 FORGETFUL = CHATML.replace(
     "message['content']",
     "('(said)' if message['role'] == 'assistant' else message['content'])",
@@ -78,15 +82,25 @@ def queued(talk: Talk, name: str) -> RequestQueued:
 def test_a_refusal_is_told_in_the_templates_words_and_the_next_message_is_answered(
     talk: Talk, tmp_path: Path
 ) -> None:
-    info = load(talk, tmp_path, NO_SYSTEM)
-    assert not info.takes_system_message
+    info = load(talk, tmp_path, ALTERNATES)
     assert info.template_stable
-    refused = ask(talk, "a", ChatMessage("system", "Be kind"), QUESTION)
+    refused = ask(talk, "a", QUESTION, QUESTION)
     assert refused.reason is FinishReason.ERROR
     assert refused.error is not None
     assert refused.error.code == "chat_template"
-    assert refused.error.message.endswith("refuses these messages: System role not supported")
+    assert refused.error.message.endswith("refuses these messages: Roles must alternate")
     assert ask(talk, "b", QUESTION).reason is FinishReason.LENGTH
+
+
+def test_a_template_without_system_messages_reads_the_prompt_with_the_question(
+    talk: Talk, tmp_path: Path
+) -> None:
+    info = load(talk, tmp_path, NO_SYSTEM)
+    assert not info.takes_system_message
+    instructed = ask(talk, "a", ChatMessage("system", "Be kind"), QUESTION)
+    plain = ask(talk, "b", ChatMessage("user", f"Be kind\n\n{QUESTION.content}"))
+    assert instructed.reason is plain.reason is FinishReason.LENGTH
+    assert instructed.usage.prompt_tokens == plain.usage.prompt_tokens
 
 
 @pytest.mark.parametrize("template", [CHATML, FORGETFUL], ids=["stable", "rewriting"])
