@@ -11,7 +11,8 @@ _SMOOTHING = 0.3
 class EngineMetrics:
     """Counters and rates. Times in seconds of the engine's clock, rates in tokens a second.
 
-    ``prefill_tokens_per_s`` is smoothed over steps and prices saved tokens and chunk sizes;
+    ``prefill_tokens_per_s`` is smoothed over steps and prices saved tokens;
+    ``safe_prefill_tokens_per_s`` is that or the latest step's, whichever is less, and sizes chunks;
     ``decode_tokens_per_s`` is what all conversations together got in the last two seconds.
     """
 
@@ -23,6 +24,7 @@ class EngineMetrics:
         self.num_preemptions = 0
         self.num_begun_anew = 0
         self.prefill_tokens_per_s = 0.0
+        self.safe_prefill_tokens_per_s = 0.0
         self._decode_step_s = 0.0
         self._recent: deque[tuple[float, int]] = deque()
 
@@ -37,7 +39,10 @@ class EngineMetrics:
         # In a mixed step the decodes cost about what a step of decodes alone costs.
         own_s = duration_s - (self._decode_step_s if num_decodes else 0.0)
         if own_s > 0.0 and num_prefill >= 16:
-            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, num_prefill / own_s)
+            latest = num_prefill / own_s
+            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, latest)
+            # A prompt's later chunks attend to more: the latest rate knows that first.
+            self.safe_prefill_tokens_per_s = min(self.prefill_tokens_per_s, latest)
 
     def record_output(self, now_s: float, num_tokens: int) -> None:
         """``num_tokens`` new tokens reached their conversations."""

@@ -24,8 +24,9 @@ from engine.request import Phase, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.victims import choose_victim
 
-_UNMEASURED_CHUNK_TOKENS = 256
-_PREFILL_TIME_MS = 100.0
+_UNMEASURED_CHUNK_TOKENS = 64
+_ALONE_FACTOR = 4
+_PREFILL_TIME_MS = 60.0
 
 
 class Scheduler:
@@ -216,13 +217,16 @@ class Scheduler:
     # --- prompts ---
 
     def _prefill_budget(self, num_decodes: int) -> int:
-        """Prompt tokens that this step may compute, so that running decodes do not stall."""
+        """Prompt tokens that this step may compute, so that running decodes do not stall.
+
+        Without decodes a step may take some times longer, since only newcomers wait for its end.
+        """
         budget = self.guard.token_budget - num_decodes
-        if num_decodes:
-            rate = self._metrics.prefill_tokens_per_s
-            in_time = int(rate * self._prefill_time_s) if rate else _UNMEASURED_CHUNK_TOKENS
-            budget = min(budget, max(in_time, self.manager.block_size))
-        return max(budget, 0)
+        rate = self._metrics.safe_prefill_tokens_per_s
+        in_time = int(rate * self._prefill_time_s) if rate else _UNMEASURED_CHUNK_TOKENS
+        if not num_decodes:
+            in_time *= _ALONE_FACTOR
+        return max(min(budget, max(in_time, self.manager.block_size)), 0)
 
     def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
         pending = [
