@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 import time
 
 from engine.api.client import Arrivals, QueueClient
 from engine.api.commands import (
     Command,
-    Configure,
     Continue,
     Disconnect,
-    LoadModel,
-    PauseEngine,
-    ResumeEngine,
-    SetRate,
     Shutdown,
-    StepEngine,
     SubscribePool,
-    UnloadModel,
     UnsubscribePool,
 )
 from engine.api.errors import (
-    DeviceLostError,
     EngineError,
     ErrorInfo,
     InterruptedQueryError,
     InvalidValueError,
-    LoadCancelledError,
-    NoModelError,
-    NotSupportedYetError,
     UnknownIdError,
     unexpected,
 )
@@ -40,22 +27,22 @@ from engine.api.events import (
     EngineStatusChanged,
     ModelLoaded,
     ModelLoadFailed,
-    ModelLoading,
-    ModelUnloaded,
 )
 from engine.core import EngineCore
 from engine.encoding import Encodings
 from engine.holds import least_spare
 from engine.inspections import ALONE_S, BESIDE_ANSWERS_S, Inspections
 from engine.limits import device_lost
-from engine.model_loader import LoadedEngine, ModelLoader
+from engine.model_commands import ModelCommands
+from engine.model_loader import LoadedEngine
+from engine.pace_commands import PaceCommands
 from engine.pacer import Pacer
 from engine.publisher import Publisher
 from engine.questions import Questions
 from engine.request_commands import Handler, RequestCommands
 from engine.roster import GONE, Roster, check_allowed, refuse
 from engine.slot import Slot
-from engine.snapshotter import Snapshotter
+from engine.standing import Standing
 from engine.submissions import Submissions
 
 _LOADER_PATIENCE_S = 3.0
@@ -81,6 +68,7 @@ class Worker:
         self._posted = posted
         self._roster = Roster(arrivals)
         self._pacer = Pacer()
+        self._standing = Standing(self._roster, self._pacer)
         self._publisher = Publisher()
         self._encodings = Encodings(posted.set)
         self._inspections = Inspections()
@@ -90,17 +78,23 @@ class Worker:
         self._requests = RequestCommands(
             self._slot, self._submissions, self._encodings, self._questions
         )
-        self._status = EngineStatus.NO_MODEL
+        self._models = ModelCommands(
+            self._slot,
+            self._standing,
+            self._roster,
+            self._publisher,
+            self._submissions,
+            self._requests,
+            self._questions,
+            self._inspections,
+            posted.set,
+        )
+        pace = PaceCommands(self._pacer, self._slot, self._standing, self._submissions)
         self._stopping = False
         self._handlers: dict[type[Command], Handler] = {
             **self._requests.handlers,
-            LoadModel: self._load_model,
-            UnloadModel: self._unload_model,
-            Configure: self._configure,
-            PauseEngine: self._pause,
-            ResumeEngine: self._resume,
-            StepEngine: self._grant_steps,
-            SetRate: self._set_rate,
+            **self._models.handlers,
+            **pace.handlers,
             SubscribePool: self._subscribe,
             UnsubscribePool: self._unsubscribe,
             Disconnect: self._disconnect,
@@ -117,7 +111,7 @@ class Worker:
                 for client, command in self._roster.take_commands():
                     self._handle(client, command)
                 self._encodings.conclude()
-                self._take_load_outcomes()
+                self._models.take_load_outcomes()
                 self._posted.wait(self._work())
             self._close()
         except Exception as error:
@@ -193,7 +187,7 @@ class Worker:
         """Tells clients that have come how things stand."""
         engine = self._slot.engine
         for client in self._roster.take_arrivals():
-            client.post(self._status_event())
+            client.post(self._standing.event())
             if engine is not None:
                 client.post(ModelLoaded("", engine.info, engine.load_s))
 
@@ -224,118 +218,6 @@ class Worker:
             return
         raise UnknownIdError(f"There is no request {request_id}.", request_id=request_id)
 
-    # --- models ---
-
-    def _load_model(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, LoadModel)
-        self._stop_loader()
-        self._drop_engine()
-        if "torch" in sys.modules:
-            # What an engine that died has left behind sits in reference cycles.
-            gc.collect()
-        self._set_status(EngineStatus.LOADING)
-        self._slot.loader = ModelLoader(command, self._posted.set)
-
-    def _unload_model(self, client: QueueClient, command: Command) -> None:
-        self._stop_loader()
-        self._submissions.cancel_held()
-        self._drop_engine()
-        self._set_status(EngineStatus.NO_MODEL)
-        self._roster.tell_all(ModelUnloaded(command.command_id))
-
-    def _configure(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, Configure)
-        engine = self._slot.loaded()
-        if engine.reconfigurer is None:
-            raise NotSupportedYetError(f"{engine.info.backend} has no settings to change.")
-        self._inspections.drop(InterruptedQueryError("The engine's settings have changed.").info())
-        configured = engine.reconfigurer.configure(command.config, command.command_id)
-        engine.info = configured.model
-        self._slot.ready = False
-        self._submissions.post(engine.core.take_events())
-        self._roster.tell_all(configured)
-
-    def _take_load_outcomes(self) -> None:
-        loader = self._slot.loader
-        while loader is not None and loader.outcomes:
-            outcome = loader.outcomes.popleft()
-            if isinstance(outcome, ModelLoading):
-                self._roster.tell_all(outcome)
-                continue
-            self._slot.loader = None
-            if isinstance(outcome, LoadedEngine):
-                self._install(outcome, loader.command.command_id)
-            else:
-                self._load_failed(loader.command.command_id, outcome)
-            return
-
-    def _install(self, engine: LoadedEngine, command_id: str) -> None:
-        slot = self._slot
-        slot.engine, slot.ready = engine, False
-        slot.snapshotter = Snapshotter(engine.core, engine.block_bytes)
-        engine.core.scheduler.focus = slot.focus
-        now = time.perf_counter()
-        self._publisher.attach(engine.core.log, slot.snapshotter, now)
-        self._set_status(EngineStatus.READY)
-        self._roster.tell_all(ModelLoaded(command_id, engine.info, engine.load_s))
-        self._publisher.stats(self._roster.clients, now, force=True)
-        self._submissions.release_held(engine)
-
-    def _load_failed(self, command_id: str, error: ErrorInfo) -> None:
-        self._set_status(EngineStatus.NO_MODEL)
-        self._submissions.refuse_held(error)
-        self._roster.tell_all(ModelLoadFailed(command_id, error))
-        if error.code == DeviceLostError.code:
-            raise DeviceLostError(error.message)
-
-    def _stop_loader(self) -> None:
-        loader, self._slot.loader = self._slot.loader, None
-        if loader is not None:
-            loader.cancel()
-            error = LoadCancelledError("Loading was stopped.").info()
-            self._roster.tell_all(ModelLoadFailed(loader.command.command_id, error))
-
-    def _drop_engine(self) -> None:
-        if self._slot.engine is None:
-            return
-        self._submissions.cancel_all(self._slot.engine)
-        self._questions.drop(NoModelError("The model was unloaded.").info())
-        self._requests.forget_pins()
-        self._publisher.detach()
-        self._slot.engine = self._slot.snapshotter = None
-        # Weights and pool are large and may sit in reference cycles.
-        gc.collect()
-
-    # --- pace ---
-
-    def _pause(self, client: QueueClient, command: Command) -> None:
-        self._pacer.pause()
-        self._set_status(self._status)
-
-    def _resume(self, client: QueueClient, command: Command) -> None:
-        self._pacer.resume()
-        engine = self._slot.engine
-        if engine is not None:
-            engine.core.note_pause(False)
-            self._submissions.post(engine.core.take_events())
-        self._set_status(self._status)
-
-    def _grant_steps(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, StepEngine)
-        if command.steps < 1:
-            raise InvalidValueError(f"steps = {command.steps}: 1 or more", name="steps")
-        self._pacer.grant(command.steps)
-
-    def _set_rate(self, client: QueueClient, command: Command) -> None:
-        assert isinstance(command, SetRate)
-        rate = command.steps_per_s
-        if rate is not None and not 0.0 < rate <= 1000.0:
-            raise InvalidValueError(
-                f"steps_per_s = {rate}: above 0, at most 1000, or None", name="steps_per_s"
-            )
-        self._pacer.steps_per_s = rate
-        self._set_status(self._status)
-
     # --- clients ---
 
     def _subscribe(self, client: QueueClient, command: Command) -> None:
@@ -361,9 +243,9 @@ class Worker:
 
     def _close(self) -> None:
         loader = self._slot.loader
-        self._stop_loader()
+        self._models.stop_loader()
         self._submissions.cancel_held()
-        self._drop_engine()
+        self._models.drop_engine()
         self._encodings.close(_ENCODER_PATIENCE_S)
         if loader is not None:
             loader.join(_LOADER_PATIENCE_S)
@@ -379,13 +261,6 @@ class Worker:
         self._publisher.detach()
         slot.engine = slot.snapshotter = slot.loader = None
         self._encodings.close(_ENCODER_PATIENCE_S)
-
-    def _status_event(self) -> EngineStatusChanged:
-        return EngineStatusChanged(self._status, self._pacer.paused, self._pacer.steps_per_s)
-
-    def _set_status(self, status: EngineStatus) -> None:
-        self._status = status
-        self._roster.tell_all(self._status_event())
 
 
 def _are_short(core: EngineCore) -> bool:
