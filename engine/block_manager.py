@@ -2,7 +2,7 @@
 
 The manager decides *which* blocks; ``BlockPool`` alone changes their state. A hash is published
 only after the KV of its block has been computed (``commit``), so a failed or cancelled step leaves
-no block that could be found with wrong content.
+no block that could be found with wrong content. No torch.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.api.events import TableChanged
-from engine.block_hash import HashChain
 from engine.block_pool import BlockPool
+from engine.prefix_cache import PrefixCache
 from engine.request import Request
-
-_HASHED_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,7 @@ class BlockManager:
     def __init__(self, pool: BlockPool, root: bytes, *, prefix_caching: bool = True) -> None:
         self.pool = pool
         self.block_size = pool.block_size
-        self._root = root
-        self._prefix_caching = prefix_caching
-        self._computing: dict[bytes, Request] = {}
-        self._promised: dict[Request, list[bytes]] = {}
+        self._prefixes = PrefixCache(pool, root, prefix_caching)
 
     def num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
@@ -73,9 +68,8 @@ class BlockManager:
         At least one token is left to compute: its logits are what the request is for. ``reserve``
         blocks must stay available after admission.
         """
-        hits = self._match(request)
-        twin = self._twin_of(request, len(hits))
-        request.twin_hash = self._next_hash(request, len(hits)) if twin else None
+        hits = self._prefixes.match(request)
+        twin = self._prefixes.twin_of(request, len(hits))
         new = self.num_blocks_for(request.num_tokens) - len(hits)
         unused_hits = sum(self.pool.is_unused(block_id) for block_id in hits)
         short = new + unused_hits + reserve - self.pool.num_available
@@ -83,16 +77,13 @@ class BlockManager:
 
     def known_prefix(self, token_ids: Sequence[int]) -> list[int]:
         """Blocks that hold the KV of these tokens' longest prefix of full blocks."""
-        if not self._prefix_caching:
-            return []
-        chain = HashChain(self._root, self.block_size)
-        return self._walk(chain, token_ids, len(token_ids) // self.block_size)
+        return self._prefixes.known(token_ids)
 
     def twin_still_computing(self, request: Request) -> bool:
         """O(1): the block that ``examine`` found a twin for is not there yet, and its twin goes
         on.
         """
-        return request.twin_hash is not None and request.twin_hash in self._computing
+        return self._prefixes.twin_still_computing(request)
 
     def admit(self, request: Request, admission: Admission) -> None:
         """Gives the request its blocks: the hits, and new ones for all of its known tokens.
@@ -108,7 +99,7 @@ class BlockManager:
         request.num_computed_tokens = len(admission.hits) * self.block_size
         request.num_committed_tokens = request.num_computed_tokens
         request.num_published_blocks = len(admission.hits)
-        self._promise(request)
+        self._prefixes.promise(request)
 
     def fork(self, parent: Request, child: Request, num_tokens: int) -> None:
         """Lets ``child`` share every block that holds the KV of its first ``num_tokens`` tokens.
@@ -168,8 +159,8 @@ class BlockManager:
             self.pool.set_fill(request.block_table[start // size], start % size + 1, request, step)
         else:
             self._fill(request, start, end, step)
-        if self._prefix_caching and end // size > request.num_published_blocks:
-            self._publish(request, end // size)
+        if end // size > request.num_published_blocks:
+            self._prefixes.publish(request, end // size)
 
     def _fill(self, request: Request, start: int, end: int, step: int) -> None:
         size = self.block_size
@@ -220,10 +211,8 @@ class BlockManager:
 
     def restart(self, root: bytes, *, prefix_caching: bool) -> None:
         """From now on hashes begin at another root; nobody may hold blocks or wait for a twin."""
-        assert not self._promised, "somebody is still computing"
+        self._prefixes.restart(root, prefix_caching)
         self.pool.drop_cached("restart")
-        self._root = root
-        self._prefix_caching = prefix_caching
 
     def disown(self, request: Request) -> None:
         """The request holds nothing any more; what became of its blocks is settled elsewhere."""
@@ -236,8 +225,7 @@ class BlockManager:
 
     def reset(self) -> None:
         """All blocks are free and nobody computes anything; every request has been disowned."""
-        self._computing.clear()
-        self._promised.clear()
+        self._prefixes.reset()
         self.pool.reset()
 
     def withdraw(self, request: Request) -> None:
@@ -245,13 +233,11 @@ class BlockManager:
 
         Twins that wait for its blocks do it themselves.
         """
-        for block_hash in self._promised.pop(request, ()):
-            if self._computing.get(block_hash) is request:
-                del self._computing[block_hash]
+        self._prefixes.withdraw(request)
 
     def renew_promise(self, request: Request) -> None:
         """A paused request goes on: twins may wait for it again."""
-        self._promise(request)
+        self._prefixes.promise(request)
 
     # --- inside ---
 
@@ -262,68 +248,6 @@ class BlockManager:
             return False
         block_id = request.block_table[index]
         return self.pool.ref_count(block_id) > 1 or self.pool.hash_of(block_id) is not None
-
-    def _chain(self, request: Request) -> HashChain:
-        if request.chain is None:
-            request.chain = HashChain(self._root, self.block_size)
-        return request.chain
-
-    def _match(self, request: Request) -> list[int]:
-        if not self._prefix_caching:
-            return []
-        limit = (request.num_tokens - 1) // self.block_size
-        return self._walk(self._chain(request), request.token_ids, limit)
-
-    def _walk(self, chain: HashChain, token_ids: Sequence[int], limit: int) -> list[int]:
-        size, lookup = self.block_size, self.pool.lookup
-        hits: list[int] = []
-        parent = self._root
-        while len(hits) < limit:
-            # Some blocks ahead at a time: most prompts of which nothing is known end here.
-            hashes = chain.upto(token_ids, min(limit, len(hits) + _HASHED_AHEAD))
-            for block_hash in hashes[len(hits) : len(hits) + _HASHED_AHEAD][: limit - len(hits)]:
-                start = len(hits) * size
-                block_id = lookup(block_hash, parent, token_ids[start : start + size])
-                if block_id is None:
-                    return hits
-                hits.append(block_id)
-                parent = block_hash
-        return hits
-
-    def _twin_of(self, request: Request, num_hits: int) -> Request | None:
-        if not self._prefix_caching or num_hits >= (request.num_tokens - 1) // self.block_size:
-            return None
-        return self._computing.get(self._next_hash(request, num_hits))
-
-    def _next_hash(self, request: Request, num_hits: int) -> bytes:
-        return self._chain(request).upto(request.token_ids, num_hits + 1)[num_hits]
-
-    def _promise(self, request: Request) -> None:
-        if not self._prefix_caching:
-            return
-        num_full = request.num_tokens // self.block_size
-        hashes = self._chain(request).upto(request.token_ids, num_full)
-        promised = hashes[request.num_published_blocks : num_full]
-        for block_hash in promised:
-            self._computing.setdefault(block_hash, request)
-        self._promised[request] = promised
-
-    def _publish(self, request: Request, num_full: int) -> None:
-        chain = self._chain(request)
-        hashes = chain.upto(request.token_ids, num_full)
-        size = self.block_size
-        for index in range(request.num_published_blocks, num_full):
-            tokens = request.token_ids[index * size : (index + 1) * size]
-            self.pool.publish(
-                request.block_table[index],
-                hashes[index],
-                chain.parent_of(index),
-                tokens,
-                request,
-            )
-            if self._computing.get(hashes[index]) is request:
-                del self._computing[hashes[index]]
-        request.num_published_blocks = max(request.num_published_blocks, num_full)
 
     def _set_table(self, request: Request, start: int, added: list[int], cause: str) -> None:
         removed = tuple(request.block_table[start:])

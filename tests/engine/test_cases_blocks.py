@@ -11,6 +11,7 @@ from engine.api.events import FinishReason
 from engine.batch import InputBatch
 from engine.block_manager import BlockManager
 from engine.block_pool import BlockPool
+from engine.prefix_cache import PrefixCache
 from engine.scheduler import Scheduler
 from tests.helpers.engine_cases import CheckedEngine
 from tests.helpers.faults import Case, Cases, Fault
@@ -34,7 +35,7 @@ def ask(engine: CheckedEngine, name: str, ids: list[int], count: int = 8, **kw: 
     assert engine.output(name) == reference_output(ids, count)
 
 
-@case(1, Fault(BlockManager, "_match", "request.num_tokens - 1", "request.num_tokens"))
+@case(1, Fault(PrefixCache, "match", "request.num_tokens - 1", "request.num_tokens"))
 def whole_prompt_is_cached() -> None:
     for lag in LAGS:
         engine = CheckedEngine(16, lag=lag)
@@ -103,15 +104,15 @@ def prompt_that_can_never_run_is_refused_at_once() -> None:
 @case(
     6,
     Fault(
-        BlockManager,
-        "_publish",
-        "        self.pool.publish(",
-        "        other = self.pool.block_of(hashes[index])\n"
+        PrefixCache,
+        "publish",
+        "        self._pool.publish(",
+        "        other = self._pool.block_of(hashes[index])\n"
         "        if other is not None and other != request.block_table[index]:\n"
-        "            self.pool.release(request.block_table[index], request, 'twin')\n"
+        "            self._pool.release(request.block_table[index], request, 'twin')\n"
         "            request.block_table[index] = other\n"
         "            continue\n"
-        "        self.pool.publish(",
+        "        self._pool.publish(",
     ),
 )
 def identical_blocks_are_not_merged_under_a_live_request() -> None:
@@ -132,10 +133,10 @@ def identical_blocks_are_not_merged_under_a_live_request() -> None:
     Fault(
         BlockManager,
         "admit",
-        "    self._promise(request)",
+        "    self._prefixes.promise(request)",
         "    for index in range(request.num_tokens // self.block_size):\n"
         "        self.pool.set_fill(request.block_table[index], self.block_size, request, 0)\n"
-        "    self._publish(request, request.num_tokens // self.block_size)",
+        "    self._prefixes.publish(request, request.num_tokens // self.block_size)",
     ),
 )
 def failure_before_the_forward_poisons_no_cache() -> None:
@@ -200,8 +201,8 @@ def evictable_blocks_are_counted_right() -> None:
     Fault(
         BlockManager,
         "examine",
-        "    hits = self._match(request)",
-        "    hits = self._match(request)\n"
+        "    hits = self._prefixes.match(request)",
+        "    hits = self._prefixes.match(request)\n"
         "    for block_id in hits:\n"
         "        self.pool.hit(block_id, request, 'early')",
     ),
