@@ -202,6 +202,21 @@ def test_gemma_3_270m() -> None:
             {"rope_scaling": {"type": "yarn", "factor": 2.0, "mrope_section": [1, 2]}},
             "mrope_section",
         ),
+        (
+            "LlamaForCausalLM",
+            {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}},
+            "rotation that differs between layers",
+        ),
+        (
+            "Gemma3ForCausalLM",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
+            "a scaled rotation in layers with a window",
+        ),
+        (
+            "LlamaForCausalLM",
+            {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25}},
+            "rotation of a part of each head",
+        ),
     ],
 )
 def test_what_is_not_computed_is_refused_by_name(
@@ -238,6 +253,32 @@ def test_what_is_not_computed_is_refused_by_name(
             "Qwen3ForCausalLM",
             {"rope_scaling": {"type": "yarn", "factor": 2.0, "truncate": 1}},
             "truncate",
+        ),
+        ("LlamaForCausalLM", {"rope_scaling": ["linear"]}, r"\['linear'\] for the rotary"),
+        (
+            "Gemma3ForCausalLM",
+            {"rope_parameters": {"full_attention": {}, "sliding_attention": [1]}},
+            "no parameters for the rotary",
+        ),
+        (
+            "LlamaForCausalLM",
+            {"head_dim": 32, "rope_scaling": {"type": "divisors", "divisors": [1.0] * 7}},
+            "each of 16 rotary frequencies",
+        ),
+        (
+            "LlamaForCausalLM",
+            {"head_dim": 4, "rope_scaling": {"type": "divisors", "divisors": [1.0, 0.0]}},
+            r"divisors = 0\.0",
+        ),
+        (
+            "Qwen3ForCausalLM",
+            {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": -1},
+            "max_window_layers = -1",
+        ),
+        (
+            "Gemma3ForCausalLM",
+            {"sliding_window": 8, "sliding_window_pattern": "six"},
+            "sliding_window_pattern = 'six'",
         ),
     ],
 )
@@ -280,3 +321,9 @@ def test_layers_with_a_window_are_those_of_transformers(
     theirs = getattr(transformers, architecture).config_class(**SIZES, **entries)
     kinds = [5 if kind == "sliding_attention" else None for kind in theirs.layer_types]
     assert config_of(architecture, **entries).layer_windows == tuple(kinds)
+
+
+def test_divisors_are_one_for_each_frequency() -> None:
+    scaling = {"rope_type": "divisors", "divisors": [1, 2.5, 3.0, 4.0]}
+    config = config_of("LlamaForCausalLM", head_dim=8, rope_scaling=scaling)
+    assert dict(config.rope_scaling)["divisors"] == (1.0, 2.5, 3.0, 4.0)

@@ -83,6 +83,19 @@ def test_an_index_cannot_point_outside_the_folder(folder: Path) -> None:
         open_model(folder, folder)
 
 
+def test_an_index_without_a_map_is_damaged(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": []}', encoding="utf-8")
+    with pytest.raises(ModelFileError, match="it has no weight_map"):
+        open_model(folder, folder)
+
+
+def test_weights_that_change_after_they_were_opened_are_named(folder: Path) -> None:
+    opened = open_model(folder, folder)
+    (folder / "model.safetensors").write_bytes(b"gone")
+    with pytest.raises(ModelFileError, match=r"model\.safetensors cannot be read: "):
+        list(opened.weights())
+
+
 def test_truncated_weights_give_both_sizes(folder: Path) -> None:
     path = folder / "model.safetensors"
     size = path.stat().st_size
@@ -145,6 +158,14 @@ def test_the_license_of_a_hub_folder_stands_in_its_readme(folder: Path) -> None:
     assert open_model(folder, folder).license == ""
     (folder / "README.md").write_text("---\nlicense: mit\ntags: [x]\n---\n# Model\nlicense: no\n")
     assert open_model(folder, folder).license == "mit"
+
+
+@pytest.mark.parametrize(
+    "text", ["# Model\nlicense: mit\n", "", "---\ntags: [x]\n---\nlicense: mit"]
+)
+def test_a_readme_that_names_no_license(text: str, folder: Path) -> None:
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    assert open_model(folder, folder).license == ""
 
 
 def test_config_defaults_are_those_of_the_format() -> None:
