@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from engine.api.snapshot import CACHED, FREE, USED
 
 if TYPE_CHECKING:
-    from engine.block_pool import BlockPool
+    from engine.pool_state import PoolState
 
 
 def audit(
-    pool: BlockPool, tables: Iterable[Sequence[int]], slice_blocks: int
+    pool: PoolState, tables: Iterable[Sequence[int]], slice_blocks: int
 ) -> Iterator[list[str]]:
     """What is wrong, found bit by bit: about ``slice_blocks`` blocks at a time, so that an idle
     engine can count and still answer. Worth nothing once the pool has changed since the first part.
@@ -54,7 +54,7 @@ def audit(
     yield found
 
 
-def _block_violations(pool: BlockPool, block_id: int, references: int) -> list[str]:
+def _block_violations(pool: PoolState, block_id: int, references: int) -> list[str]:
     found: list[str] = []
     count, block_hash = pool.ref_count(block_id), pool.hash_of(block_id)
     pins, state, fill = pool.pins(block_id), pool.state(block_id), pool.fill(block_id)
