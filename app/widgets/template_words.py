@@ -10,7 +10,12 @@ def template_words(info: ModelInfo) -> str:
     """What to know before talking with the model; empty if there is nothing."""
     parts = [_note_words(info)]
     if not info.takes_system_message:
-        parts.append(tr("The model's chat template takes no system prompt: it is put before the first question."))
+        parts.append(
+            tr(
+                "The model's chat template takes no system prompt: it is put before the first "
+                "question."
+            )
+        )
     return "\n".join(part for part in parts if part)
 
 

@@ -147,7 +147,7 @@ def test_drop_cached_empties_the_cache_only():
     ("damage", "words"),
     [
         (lambda pool: pool.free.remove(1), "its place in the queue"),
-        (lambda pool: pool._columns.ref_count.__setitem__(0, 2), "ref_count 2, but 1 table entries"),
+        (lambda pool: pool._columns.ref_count.__setitem__(0, 2), "2, but 1 table entries"),
         (lambda pool: pool._columns.state.__setitem__(1, USED), "state 2, expected 0"),
         (lambda pool: pool._hash.__setitem__(0, b"x" * 32), "its hash leads to another block"),
         (lambda pool: setattr(pool, "num_cached", 1), "counted free/cached/used"),
