@@ -176,5 +176,6 @@ def coalesced(events: Iterable[Event]) -> list[Event]:
                 token_ids=tuple(i for part in joined for i in part.token_ids),
                 text="".join(part.text for part in joined),
                 logprobs=tuple(p for part in joined for p in part.logprobs),
+                top_logprobs=tuple(top for part in joined for top in part.top_logprobs),
             )
     return result

@@ -19,7 +19,7 @@ from engine.api.events import (
 )
 from engine.api.params import TurnTokens
 from engine.request import Request
-from engine.scheduler_output import ScheduledChunk
+from engine.scheduler_output import SampledTokens, ScheduledChunk
 
 
 class TextPiece(Protocol):
@@ -150,7 +150,7 @@ class Answer:
             cached_tokens=request.num_cached_tokens,
         )
 
-    def accept(self, token_id: int, logprobs: tuple[float, ...], now_s: float) -> TokensGenerated:
+    def accept(self, token_id: int, sample: SampledTokens, now_s: float) -> TokensGenerated:
         """Takes one sampled token and returns what to tell the client."""
         times = self.times
         times.last_token = now_s
@@ -167,7 +167,12 @@ class Answer:
             self.num_chars += len(text)
         request = self.request
         return TokensGenerated(
-            request.request_id, request.conversation_id, (token_id,), text, logprobs
+            request.request_id,
+            request.conversation_id,
+            (token_id,),
+            text,
+            sample.logprobs,
+            sample.top_logprobs,
         )
 
     def ending(self, token_id: int) -> Ending | None:

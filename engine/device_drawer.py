@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,8 +16,21 @@ from kernels.reference.sample import PROMPT_COUNT, Parameter, RowParameters, Sam
 
 DRAW_WORDS = len(Parameter)
 PLACE = int(Parameter.OUTPUT_INDEX)
+MOST_LOGPROBS = 20
+"""As many likeliest tokens as anybody may ask for."""
+
 NOTHING_DRAWN: NDArray[np.int64] = pack([RowParameters(seed=0, output_index=0, temperature=0.0)])[0]
 """The words of a row whose token nobody wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """``tokens``: ``[rows]`` int64, −1 where there is none to be had. ``logprobs``: None, or
+    ``[rows, 1 + 2 · likeliest]`` float32: the drawn token's, the likeliest tokens' ids, theirs.
+    """
+
+    tokens: Tensor
+    logprobs: Tensor | None
 
 
 class Sample(Protocol):
@@ -85,7 +99,7 @@ class DeviceDrawer:
 
     def __call__(
         self, logits: Tensor, draws: Tensor, *, filtered: bool, counted: bool, logprobs: bool
-    ) -> Sampled:
+    ) -> Drawn:
         """One token a row.
 
         Args:
@@ -93,10 +107,24 @@ class DeviceDrawer:
             draws: ``[rows, DRAW_WORDS]`` int64.
             filtered: some row has top-k, top-p or min-p.
             counted: some row has penalties.
-            logprobs: whether the drawn tokens' are wanted.
+            logprobs: whether those of drawn and likeliest tokens are wanted.
         """
         counts = self._counts if counted else None
-        return self._sample(logits, draws, counts, filtered=filtered, logprobs=logprobs)
+        drawn = self._sample(logits, draws, counts, filtered=filtered, logprobs=logprobs)
+        if not logprobs:
+            return Drawn(drawn.tokens, None)
+        raw = logits.float()
+        best = raw.topk(min(MOST_LOGPROBS, self._vocab_size))
+        # Ids below 2**24 are exact as float32.
+        table = torch.cat(
+            (
+                drawn.logprobs[:, None],
+                best.indices.float(),
+                best.values - raw.logsumexp(-1, keepdim=True),
+            ),
+            dim=1,
+        )
+        return Drawn(drawn.tokens, table)
 
     def _count(self, request: Request) -> int:
         """A slot with the request's tokens counted."""

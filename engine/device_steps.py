@@ -12,14 +12,13 @@ from torch import Tensor
 from engine.attention.prefill_tiles import NO_TILES, PrefillTiles, TiledChunk, Tiling
 from engine.batch import PrefillSpan, StepBatch
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
-from engine.device_drawer import DeviceDrawer
+from engine.device_drawer import DeviceDrawer, Drawn
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
 from engine.sharing import Sharing
 from engine.staging import Download, Uploads, copies_to
 from engine.step_graphs import StepGraphs, prompt_rows
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs, sizes_of
-from kernels.reference.sample import Sampled
 
 NOT_FINITE = -1
 """Drawn in place of a token where the logits' largest is not finite."""
@@ -81,11 +80,13 @@ class DeviceSteps:
             drawn = self._eager(step, extras)
         count = len(step.sampled)
         if drawn is None:
-            return _Handle((), None, None)
-        logprobs = None
-        if step.kind.logprobs:
-            logprobs = Download(self._copies, drawn.logprobs[:count])
-        return _Handle(step.sampled, Download(self._copies, drawn.tokens[:count]), logprobs)
+            return _Handle((), None)
+        logprobs, width = None, 0
+        if drawn.logprobs is not None:
+            width = drawn.logprobs.shape[1]
+            logprobs = Download(self._copies, drawn.logprobs[:count].reshape(-1))
+        tokens = Download(self._copies, drawn.tokens[:count])
+        return _Handle(step.sampled, tokens, logprobs, width)
 
     def prepare(self) -> bool:
         """Makes ready for one more size of step that will come up; False if there is none left."""
@@ -101,7 +102,7 @@ class DeviceSteps:
             places, values = self._uploads.send_pair(step.changed, step.changes)
             self._batch.tables.view(-1).index_copy_(0, places, values)
 
-    def _eager(self, step: HostStep, extras: Extras) -> Sampled | None:
+    def _eager(self, step: HostStep, extras: Extras) -> Drawn | None:
         """A step launched kernel by kernel, of exactly its sizes."""
         sizes = sizes_of(step, extras)
         layout = Layout(sizes, self._batch.padding_row)
@@ -124,7 +125,7 @@ class DeviceSteps:
             return None
         return self._step(inputs, sizes, step.kind, longest, spans, extras.tiled_for)
 
-    def _captured(self, inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Sampled:
+    def _captured(self, inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
         """A step; everything that it reads has a fixed place, so it can be captured."""
         longest = self._batch.tables.shape[1] * self._block_size
         return self._step(inputs, sizes, kind, longest, (), sizes.prompt)
@@ -137,7 +138,7 @@ class DeviceSteps:
         longest: int,
         spans: tuple[PrefillSpan, ...],
         tiled_for: int,
-    ) -> Sampled:
+    ) -> Drawn:
         batch = self._batch_of(inputs, sizes, longest, spans, tiled_for)
         logits = self._compute_logits(batch)
         return self._draw(logits, inputs.draws, inputs.sampled_rows, kind)
@@ -192,7 +193,7 @@ class DeviceSteps:
         blocks = max(1, -(-longest // self._block_size))
         return self._batch.tables[:, :blocks].index_select(0, rows)
 
-    def _draw(self, logits: Tensor, draws: Tensor, rows: Tensor, kind: DrawKind) -> Sampled:
+    def _draw(self, logits: Tensor, draws: Tensor, rows: Tensor, kind: DrawKind) -> Drawn:
         drawn = self._drawer(
             logits,
             draws,
@@ -206,34 +207,40 @@ class DeviceSteps:
 
 
 class _Handle:
-    """A step in flight."""
+    """A step in flight. ``width``: numbers of each row of ``logprobs``; see ``Drawn``."""
 
     def __init__(
         self,
         requests: tuple[Request, ...],
         tokens: Download | None,
-        logprobs: Download | None,
+        logprobs: Download | None = None,
+        width: int = 0,
     ) -> None:
         self._requests = requests
         self._tokens = tokens
         self._logprobs = logprobs
+        self._width = width
 
     def result(self) -> StepResult:
         if self._tokens is None:
             return StepResult()
         tokens = self._tokens.wait()
-        logprobs = self._logprobs.wait() if self._logprobs is not None else [0.0] * len(tokens)
-        return StepResult(
-            [
-                _sampled(request, int(token), logprob)
-                for request, token, logprob in zip(self._requests, tokens, logprobs, strict=True)
-            ]
-        )
+        flat = self._logprobs.wait() if self._logprobs is not None else []
+        samples = []
+        for place, (request, token) in enumerate(zip(self._requests, tokens, strict=True)):
+            row = flat[place * self._width : (place + 1) * self._width]
+            samples.append(_sampled(request, int(token), row))
+        return StepResult(samples)
 
 
-def _sampled(request: Request, token: int, logprob: float) -> SampledTokens:
+def _sampled(request: Request, token: int, row: list[float]) -> SampledTokens:
     if token == NOT_FINITE:
         reason = "The model's logits are not finite."
         return SampledTokens(request.request_id, (), error=reason)
-    wanted = request.params.logprobs is not None
-    return SampledTokens(request.request_id, (token,), (logprob,) if wanted else ())
+    wanted = request.params.logprobs
+    if wanted is None:
+        return SampledTokens(request.request_id, (token,))
+    likeliest = len(row) // 2
+    ids = [int(number) for number in row[1 : 1 + min(wanted, likeliest)]]
+    top = tuple(zip(ids, row[1 + likeliest :], strict=False))
+    return SampledTokens(request.request_id, (token,), (row[0],), (top,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.thread_governor import CALIBRATION_STEPS
 
 _WARM_UP_TOKENS = 64
+_PREPARE_S = 4.0
 
 
 def build_engine(
@@ -201,3 +203,6 @@ def _warm_up(runner: ModelRunner, num_blocks: int, block_size: int) -> None:
     for _ in range(1 if runner.decoder.device.type == "cuda" else CALIBRATION_STEPS):
         runner.submit(SchedulerOutput(0, (decode,), ())).result()
     runner.forget(request.request_id)
+    deadline = time.perf_counter() + _PREPARE_S
+    while time.perf_counter() < deadline and runner.prepare():
+        """The steps of a first conversation; the rest in idle moments."""

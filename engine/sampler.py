@@ -70,8 +70,10 @@ def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[SampledTokens]:
 def _result(raw: Tensor, row: SampleRow, token: int) -> SampledTokens:
     if row.params.logprobs is None:
         return SampledTokens(row.request_id, (token,))
-    logprob = float(raw[token] - raw.logsumexp(-1))
-    return SampledTokens(row.request_id, (token,), (logprob,))
+    total = raw.logsumexp(-1)
+    best = raw.topk(min(row.params.logprobs, len(raw)))
+    top = tuple(zip(best.indices.tolist(), (best.values - total).tolist(), strict=True))
+    return SampledTokens(row.request_id, (token,), (float(raw[token] - total),), (top,))
 
 
 def _failure(row: SampleRow, best: float) -> SampledTokens:

@@ -51,12 +51,15 @@ class SchedulerOutput:
 class SampledTokens:
     """What one request drew in one step: usually one token; speculative decoding may bring more.
 
-    ``error``: why this request alone failed (for instance NaN logits); ``token_ids`` is empty then.
+    ``logprobs``: of the tokens, and ``top_logprobs`` of the likeliest, (id, logprob) each, as many
+    as were asked for. ``error``: why this request alone failed (for instance NaN logits);
+    ``token_ids`` is empty then.
     """
 
     request_id: str
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
+    top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
     error: str = ""
 
 

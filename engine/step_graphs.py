@@ -14,24 +14,23 @@ import torch
 
 from engine.attention.prefill_tiles import Tiling
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
-from engine.device_drawer import DeviceDrawer
+from engine.device_drawer import DeviceDrawer, Drawn
 from engine.staging import Uploads
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs
 from kernels.launch import next_power_of_2
-from kernels.reference.sample import Sampled
 
 MAX_DECODES = 256
 MAX_PROMPT_TOKENS = 2048
 MAX_CHUNKS = 8
 _INPUT_WORDS = 1 << 16
 
-Compute = Callable[[StepInputs, Sizes, DrawKind], Sampled]
+Compute = Callable[[StepInputs, Sizes, DrawKind], Drawn]
 
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
     graph: torch.cuda.CUDAGraph
-    drawn: Sampled
+    drawn: Drawn
     layout: Layout
 
 
@@ -69,7 +68,7 @@ class StepGraphs:
         self._generation = (batch.generation, drawer.generation)
         self._inputs = torch.zeros(_INPUT_WORDS, dtype=torch.int64, device=device)
 
-    def run(self, step: HostStep, extras: Extras) -> Sampled | None:
+    def run(self, step: HostStep, extras: Extras) -> Drawn | None:
         """What a step draws, its samples first; valid until the next call.
 
         None if it is not to be captured, or not yet.
@@ -166,7 +165,7 @@ def prompt_rows(count: int) -> int:
     return power * 3 // 4 if power > 16 and count <= power * 3 // 4 else power
 
 
-def _without_padding(drawn: Sampled, step: HostStep, sizes: Sizes) -> Sampled:
+def _without_padding(drawn: Drawn, step: HostStep, sizes: Sizes) -> Drawn:
     """The samples of decodes and chunks behind each other."""
     count, chunks = step.num_decodes, len(step.sampled_rows) - step.num_decodes
     if not chunks or count == sizes.decodes:
@@ -176,7 +175,8 @@ def _without_padding(drawn: Sampled, step: HostStep, sizes: Sizes) -> Sampled:
         late = values[sizes.decodes : sizes.decodes + chunks]
         return torch.cat((values[:count], late))
 
-    return Sampled(close(drawn.tokens), drawn.best, close(drawn.logprobs))
+    logprobs = None if drawn.logprobs is None else close(drawn.logprobs)
+    return Drawn(close(drawn.tokens), logprobs)
 
 
 def _expected_sizes() -> list[tuple[int, int, DrawKind]]:

@@ -161,7 +161,7 @@ class StepLoop:
         request.tokens_since_admission += 1
         answer = self._ledger.answers[request.request_id]
         try:
-            self._ledger.events.append(answer.accept(token_id, sample.logprobs, now))
+            self._ledger.events.append(answer.accept(token_id, sample, now))
         except Exception as error:
             # Whatever is wrong with this one's text, the others go on.
             self._ledger.fail(request, describe_failure(error))

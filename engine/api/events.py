@@ -188,12 +188,15 @@ class PrefillProgress(RequestEvent):
 class TokensGenerated(RequestEvent):
     """New output of one step. ``text`` only appends and holds whole characters; it may be empty.
 
-    ``token_ids`` are the sampled ids that ``text`` and text held back so far stand for.
+    ``token_ids`` are the sampled ids that ``text`` and text held back so far stand for. Where they
+    were asked for: ``logprobs`` of those ids, and ``top_logprobs`` of the likeliest at each place,
+    (id, logprob) each; both of the raw logits.
     """
 
     token_ids: tuple[int, ...]
     text: str
     logprobs: tuple[float, ...] = ()
+    top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

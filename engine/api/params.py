@@ -26,7 +26,8 @@ class SamplingParams:
 
     Order of application: penalties, temperature, top-k, top-p on the renormalised rest, min-p.
     ``temperature`` 0 is greedy. ``seed`` None lets the engine draw one, which it reports.
-    ``max_tokens`` None means until the context limit.
+    ``max_tokens`` None means until the context limit. ``logprobs``: of how many likeliest tokens
+    besides the drawn one (None: of none, and not of that either).
 
     Raises:
         InvalidValueError: a field is out of its range; the error names it.

@@ -240,7 +240,7 @@ SEEDED = SamplingParams(temperature=1.0, seed=7, max_tokens=25)
     ),
     Fault(
         sampler,
-        "_draw",
+        "draw",
         "places = torch.tensor([row.output_index for row in rows]",
         "globals().setdefault('n', [0]).append(0)\n"
         "    places = torch.tensor([len(globals()['n']) for row in rows]",

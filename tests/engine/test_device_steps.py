@@ -147,7 +147,7 @@ PENALISED = SamplingParams(
 MIXED = [
     PENALISED,
     SamplingParams(temperature=0.0, max_tokens=25),
-    SamplingParams(temperature=1.1, seed=5, max_tokens=25, logprobs=0),
+    SamplingParams(temperature=1.1, seed=5, max_tokens=25, logprobs=3),
     SamplingParams(temperature=0.9, min_p=0.1, seed=6, max_tokens=25),
     SamplingParams(temperature=0.0, repetition_penalty=1.5, max_tokens=25),
 ]
@@ -183,6 +183,15 @@ def test_every_way_of_drawing_is_the_hosts(tiny, lag, num_blocks):
     assert len(found) == len(wanted) == 25
     for a, b in zip(found, wanted, strict=True):
         assert a == pytest.approx(b, abs=1e-4)
+    tops = [
+        [e.top_logprobs[0] for e in each.events if getattr(e, "top_logprobs", ())]
+        for each in (engine, plain)
+    ]
+    for ours, theirs in zip(*tops, strict=True):
+        assert [token for token, _ in ours] == [token for token, _ in theirs]
+        assert len(ours) == 3
+        for (_, a), (_, b) in zip(ours, theirs, strict=True):
+            assert a == pytest.approx(b, abs=1e-4)
     if num_blocks == 16:
         assert engine.core.metrics.num_preemptions > 0
 

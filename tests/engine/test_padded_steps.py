@@ -10,11 +10,11 @@ import torch
 
 from engine.attention.make import make_backend
 from engine.device_batch import HostStep
-from engine.device_drawer import DeviceDrawer
+from engine.device_drawer import DeviceDrawer, Drawn
 from engine.device_steps import DeviceSteps
 from engine.step_graphs import _without_padding, graph_sizes
 from engine.step_inputs import Extras, Layout, StepInputs
-from kernels.reference.sample import Sampled, sample
+from kernels.reference.sample import sample
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
 
@@ -31,7 +31,7 @@ class Unreplayed:
         self.steps, self.tiling = steps, tiling
         self.num_padded = self.num_prompts = self.num_groups = 0
 
-    def run(self, step: HostStep, extras: Extras) -> Sampled | None:
+    def run(self, step: HostStep, extras: Extras) -> Drawn | None:
         sizes = graph_sizes(step, extras, self.tiling)
         if sizes is None:
             return None

@@ -196,6 +196,19 @@ def test_logprobs_are_those_of_the_raw_logits() -> None:
     assert sample(logits[:1], [row(GREEDY)])[0].logprobs == ()
 
 
+def test_likeliest_tokens_are_those_of_the_raw_logits() -> None:
+    logits = torch.randn(1, 50, generator=torch.Generator().manual_seed(4))
+    params = SamplingParams(temperature=0.9, top_k=1, presence_penalty=9.0, logprobs=3)
+    (sampled,) = sample(logits, [row(params)])
+    best = logits[0].log_softmax(-1).topk(3)
+    (top,) = sampled.top_logprobs
+    assert [token for token, _ in top] == best.indices.tolist()
+    assert [value for _, value in top] == pytest.approx(best.values.tolist(), abs=1e-5)
+    (few,) = sample(logits[:, :2], [row(params)])[0].top_logprobs
+    assert len(few) == 2
+
+
+
 def test_logits_are_left_as_they_were() -> None:
     logits = logits_of(2)
     before = logits.clone()
