@@ -21,16 +21,14 @@ def choose_victim(
     Returns None if it is alone and has outgrown the pool.
     """
     holders = [other for other in running if other.block_table]
-    if holders == [request]:
+    if not any(other is not request for other in holders):
         return None
     latest_first = sorted(holders, key=lambda other: other.admitted, reverse=True)
     paused = [other for other in latest_first if other.paused]
     unfocused = [other for other in latest_first if other.conversation_id != focus]
     exposed = [other for other in unfocused if not _is_safe(other, block_size)]
-    for candidates in (paused, exposed, unfocused, latest_first):
-        if candidates:
-            return candidates[0]
-    return None
+    groups = (paused, exposed, unfocused, latest_first)
+    return next(candidates[0] for candidates in groups if candidates)
 
 
 def _is_safe(request: Request, block_size: int) -> bool:

@@ -81,6 +81,7 @@ def test_every_kind_of_entry_is_walked_over(tmp_path: Path) -> None:
         (header((), (tensor((1,) * 9),)), r"9 dimensions in t"),
         (header((), (tensor((33,), Q4_0),)), r"row length 33 of t is no multiple of 32"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_makes_no_sense_is_named(data: bytes, said: str, tmp_path: Path) -> None:
     path = write(tmp_path, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -102,6 +103,7 @@ def test_whatever_goes_wrong_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch
     )
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="each line is traced, which takes longer")
 def test_the_check_is_cheap() -> None:
     """Milliseconds; the bound is loose because others use the machine."""
     best = min(_seconds(lambda model=model: check_template(model.tokenizer(), model.template()))

@@ -282,6 +282,10 @@ def test_wake_up_comes_once_until_the_next_poll(talk, monkeypatch):
     talk.client.set_wakeup(lambda: calls.append(threading.current_thread().name))
     install_fake_loader(monkeypatch)
     talk.send(LOAD, submit("a"))
+    deadline = time.monotonic() + 10.0
+    while not calls and time.monotonic() < deadline:
+        time.sleep(0.002)
+    # Loading and the answer have more to tell, but nobody has looked yet.
     time.sleep(0.3)
     assert calls == ["quire-engine"]
     talk.until(RequestFinished)
