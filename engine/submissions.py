@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from engine.api.client import QueueClient
-from engine.api.commands import Command, Continue, Fork, Pause, Resume, Submit, Truncate
+from engine.api.commands import Command, Continue, Fork, Submit
 from engine.api.errors import (
     DuplicateIdError,
     EmptyMessageError,
@@ -22,31 +22,12 @@ from engine.api.events import (
     RequestFinished,
     RequestQueued,
     RequestUsage,
-    RequestWaiting,
-    WaitReason,
 )
-from engine.api.refusal import ids_of, unstarted
+from engine.api.refusal import ids_of
 from engine.context_policy import FittedPrompt, fit_prompt
 from engine.encoding import EncodingJob, Encodings
 from engine.model_loader import LoadedEngine, TextSide
-
-_OF_A_REQUEST = (Pause, Resume, Fork, Truncate)
-
-
-@dataclass(slots=True, eq=False)
-class _Pending:
-    """Requests that the core does not know yet: a model loads, or their prompt is being encoded.
-
-    ``waiting``: those of the command's requests that have not been cancelled since. ``deferred``:
-    commands about them, for when the core knows them.
-    """
-
-    client: QueueClient
-    command: Submit | Continue
-    arrival_s: float
-    waiting: dict[str, None]
-    deferred: list[tuple[QueueClient, Command]] = field(default_factory=list)
-    job: EncodingJob | None = None
+from engine.pending import Pending, PendingRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +46,8 @@ class Submissions:
         self, encodings: Encodings, handle: Callable[[QueueClient, Command], None]
     ) -> None:
         self._encodings = encodings
-        self._handle = handle
+        self._pending = PendingRequests(encodings, handle)
         self._running: dict[str, _Running] = {}
-        self._pending: dict[str, _Pending] = {}
-        self._held: list[_Pending] = []
 
     # --- from the command to the core ---
 
@@ -78,20 +57,16 @@ class Submissions:
         Raises:
             DuplicateIdError: a request id is in use.
         """
-        self._held.append(self._begin(client, command, now_s))
-        for request_id in ids_of(command):
-            client.post(RequestWaiting(request_id, command.conversation_id, WaitReason.LOADING))
+        self._pending.hold(self._pending.begin(client, command, now_s, self._running))
 
     def release_held(self, engine: LoadedEngine) -> None:
         """The model is there: submits what was held, in order."""
-        held, self._held = self._held, []
-        for pending in held:
+        for pending in self._pending.take_held():
             self._encode(engine, pending)
 
     def refuse_held(self, error: ErrorInfo) -> None:
         """The model did not come: every held request ends with the reason."""
-        held, self._held = self._held, []
-        for pending in held:
+        for pending in self._pending.take_held():
             self._refuse(pending, error)
 
     def submit(
@@ -106,7 +81,7 @@ class Submissions:
         Raises:
             DuplicateIdError: a request id is in use; the request that has it goes on.
         """
-        pending = self._begin(client, command, now_s)
+        pending = self._pending.begin(client, command, now_s, self._running)
         if engine is None:
             self._refuse(pending, NoModelError("No model is loaded.").info())
         else:
@@ -114,25 +89,9 @@ class Submissions:
 
     def defer(self, client: QueueClient, command: Command) -> bool:
         """Keeps a command about a request that the core does not know yet. False: it is no such."""
-        if not isinstance(command, _OF_A_REQUEST):
-            return False
-        pending = self._pending.get(command.request_id)
-        if pending is not None:
-            pending.deferred.append((client, command))
-        return pending is not None
+        return self._pending.defer(client, command)
 
-    def _begin(self, client: QueueClient, command: Submit | Continue, now_s: float) -> _Pending:
-        request_ids = ids_of(command)
-        for index, request_id in enumerate(request_ids):
-            known = request_id in self._running or request_id in self._pending
-            if known or request_id in request_ids[:index]:
-                raise DuplicateIdError(f"request {request_id} exists already")
-        pending = _Pending(client, command, now_s, dict.fromkeys(request_ids))
-        for request_id in request_ids:
-            self._pending[request_id] = pending
-        return pending
-
-    def _encode(self, engine: LoadedEngine, pending: _Pending) -> None:
+    def _encode(self, engine: LoadedEngine, pending: Pending) -> None:
         pending.job = EncodingJob(
             pending.client,
             pending.command,
@@ -142,11 +101,11 @@ class Submissions:
         )
         self._encodings.start(engine, pending.job)
 
-    def _enter(self, engine: LoadedEngine, pending: _Pending, fitted: FittedPrompt) -> None:
+    def _enter(self, engine: LoadedEngine, pending: Pending, fitted: FittedPrompt) -> None:
         self._add(engine, pending, fitted)
-        self._settle(pending)
+        self._pending.settle(pending)
 
-    def _add(self, engine: LoadedEngine, pending: _Pending, fitted: FittedPrompt) -> None:
+    def _add(self, engine: LoadedEngine, pending: Pending, fitted: FittedPrompt) -> None:
         command, client, prompt = pending.command, pending.client, fitted.prompt
         continues = isinstance(command, Continue)
         seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
@@ -167,7 +126,7 @@ class Submissions:
                 sibling="" if request_id == first else first,
                 arrival_s=pending.arrival_s,
             )
-            del self._pending[request_id], pending.waiting[request_id]
+            self._pending.entered(pending, request_id)
             self._running[request_id] = _Running(client, command.conversation_id)
             client.post(
                 RequestQueued(
@@ -180,36 +139,15 @@ class Submissions:
                 )
             )
 
-    def _refuse(self, pending: _Pending, error: ErrorInfo) -> None:
+    def _refuse(self, pending: Pending, error: ErrorInfo) -> None:
         """Those that have not got into the core end with the error."""
-        self._end_pending(pending, FinishReason.ERROR, error)
-
-    def _end_pending(
-        self, pending: _Pending, reason: FinishReason, error: ErrorInfo | None = None
-    ) -> None:
-        for request_id in list(pending.waiting):
-            del self._pending[request_id], pending.waiting[request_id]
-            pending.client.post(unstarted(pending.command, request_id, reason, error))
-        self._forget(pending)
-        self._settle(pending)
-
-    def _forget(self, pending: _Pending) -> None:
-        """Nothing of it is wanted any more."""
-        if pending in self._held:
-            self._held.remove(pending)
-        self._encodings.drop(lambda job: job is pending.job)
-
-    def _settle(self, pending: _Pending) -> None:
-        """Serves the commands that came too early, now that it is known what became of it."""
-        deferred, pending.deferred = pending.deferred, []
-        for client, command in deferred:
-            self._handle(client, command)
+        self._pending.end(pending, FinishReason.ERROR, error)
 
     # --- one request, one client ---
 
     def may_touch(self, client: QueueClient, request_id: str) -> bool:
         """Whether the request is the client's; everything is the owner's."""
-        found = self._running.get(request_id) or self._pending.get(request_id)
+        found = self._running.get(request_id) or self._pending.find(request_id)
         return client.is_owner or found is None or found.client is client
 
     def fork(self, engine: LoadedEngine, client: QueueClient, command: Fork) -> None:
@@ -220,7 +158,7 @@ class Submissions:
             DuplicateIdError: the child's id is in use.
         """
         child_id = command.new_request_id
-        if child_id in self._pending:
+        if self._pending.find(child_id) is not None:
             raise DuplicateIdError(f"request {child_id} exists already", request_id=child_id)
         try:
             engine.core.fork(
@@ -233,22 +171,13 @@ class Submissions:
 
     def cancel(self, engine: LoadedEngine | None, request_id: str) -> None:
         """Ends a request wherever it is; unknown ids are ignored."""
-        pending = self._pending.pop(request_id, None)
-        if pending is not None:
-            del pending.waiting[request_id]
-            pending.client.post(unstarted(pending.command, request_id, FinishReason.CANCELLED))
-            if not pending.waiting:
-                self._forget(pending)
-                self._settle(pending)
-        elif engine is not None:
+        if not self._pending.cancel(request_id) and engine is not None:
             engine.core.cancel(request_id)
             self.post(engine.core.take_events())
 
     def depart(self, engine: LoadedEngine | None, client: QueueClient) -> None:
         """Ends all requests of a client."""
-        for pending in set(self._pending.values()):
-            if pending.client is client:
-                self._end_pending(pending, FinishReason.CANCELLED)
+        self._pending.end_of(client)
         for request_id in [name for name, run in self._running.items() if run.client is client]:
             self.cancel(engine, request_id)
 
@@ -256,24 +185,21 @@ class Submissions:
 
     def cancel_all(self, engine: LoadedEngine) -> None:
         """Ends every request of an engine that is going away; those that are held stay."""
-        for pending in set(self._pending.values()).difference(self._held):
-            self._end_pending(pending, FinishReason.CANCELLED)
+        self._pending.end_unheld()
         for request_id in list(engine.core.requests):
             engine.core.cancel(request_id)
         self.post(engine.core.take_events())
 
     def cancel_held(self) -> None:
         """Ends every request that waits for a model: none will come."""
-        for pending in list(self._held):
-            self._end_pending(pending, FinishReason.CANCELLED)
+        self._pending.end_held()
 
     def fail_all(self, engine: LoadedEngine | None, error: ErrorInfo) -> None:
         """Ends every request with an error, whatever state the engine is in.
 
         What it has said so far is told first, and its ids if they can still be had.
         """
-        for pending in set(self._pending.values()):
-            self._end_pending(pending, FinishReason.ERROR, error)
+        self._pending.fail_all(error)
         for request_id, running in list(self._running.items()):
             if engine is not None:
                 # What broke the engine may break this too; then the bare end must do.
@@ -310,8 +236,8 @@ def _fit(text: TextSide, command: Submit | Continue) -> FittedPrompt:
 
 def answer_seed(seed: int, index: int) -> int:
     """The seed of answer ``index`` of several: the first keeps the request's own, so that one
-    answer
-    alone and the first of n agree."""
+    answer alone and the first of n agree.
+    """
     if index == 0:
         return seed
     digest = sha256(seed.to_bytes(8, "little") + index.to_bytes(8, "little")).digest()
