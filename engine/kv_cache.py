@@ -89,7 +89,7 @@ def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
 
     numpy leaves the zeroing to the system, page by page; torch writes all of it at once.
     """
-    if device.type != "cpu":
+    if device.type != "cpu":  # needs a GPU
         return torch.zeros(shape, dtype=dtype, device=device)
     memory = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
     return torch.from_numpy(memory).view(dtype).view(shape)

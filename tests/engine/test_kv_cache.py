@@ -55,6 +55,31 @@ def test_copy_blocks_copies_every_layer() -> None:
         assert torch.equal(now, then)
 
 
+def test_a_gpu_copies_blocks_in_all_layers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    from kernels import copy_blocks
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    calls: list[int] = []
+    copy = copy_blocks.copy_blocks
+
+    def counted(caches, source, destination) -> None:
+        calls.append(len(source))
+        copy(caches, source, destination)
+
+    monkeypatch.setattr(copy_blocks, "copy_blocks", counted)
+    monkeypatch.setattr("engine.kv_cache.triton_obstacle", lambda _device: "")
+    cache = KVCache(tiny_llama().config, 6, 4, torch.float32, device)
+    for tensor in (*cache.k, *cache.v):
+        tensor.normal_()
+    before = [t.clone() for t in (*cache.k, *cache.v)]
+    cache.copy_blocks([(0, 4), (3, 1)])
+    assert calls == [2]
+    for now, then in zip((*cache.k, *cache.v), before, strict=True):
+        then[[4, 1]] = then[[0, 3]]
+        assert torch.equal(now, then)
+
+
 def test_copying_nothing_is_allowed() -> None:
     cache = make_cache()
     cache.copy_blocks([])

