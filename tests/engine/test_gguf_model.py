@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
 from gguf.constants import GGMLQuantizationType as Kind
@@ -18,7 +19,7 @@ from engine.api.errors import (
     ModelFileError,
     UnsupportedModelError,
 )
-from engine.loading import safetensors_file
+from engine.loading import gguf_model, safetensors_file
 from engine.loading.model_folder import open_model
 from tests.helpers.starter import starter_files, starter_gguf
 from tests.helpers.tiny_gguf import TinyGguf
@@ -278,3 +279,53 @@ def test_progress_rises_to_one(tmp_path: Path) -> None:
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     assert {stage for stage, _ in seen} == {"read", "tokenizer", "expand"}
+
+
+def test_a_tensor_of_another_model_is_named(tmp_path: Path) -> None:
+    # Tied weights have no output tensor; a file of three layers has more than the metadata say.
+    path = TinyGguf(extra={"llama.block_count": 1}).write(tmp_path / "tiny.gguf")
+    with pytest.raises(
+        UnsupportedModelError, match=r"tensor blk\.1\.\w+.*of the architecture llama"
+    ):
+        open_model(path, tmp_path)
+
+
+def test_a_tensor_of_another_shape_gives_both(tmp_path: Path) -> None:
+    path = TinyGguf(extra={"llama.feed_forward_length": 256}).write(tmp_path / "tiny.gguf")
+    with pytest.raises(ModelFileError, match=r"shape \(512, 256\); .* ask for \(256, 256\)"):
+        open_model(path, tmp_path)
+
+
+def test_a_quantisation_that_cannot_be_expanded_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = TinyGguf(Kind.Q8_0).write(tmp_path / "tiny.gguf")
+
+    def dequantize(rows: Any, kind: Kind) -> Any:
+        raise NotImplementedError
+
+    monkeypatch.setattr(gguf, "dequantize", dequantize)
+    with pytest.raises(UnsupportedModelError, match="quantised as Q8_0") as caught:
+        open_model(path, tmp_path / "models")
+    assert caught.value.numbers == {"tensor_type": "Q8_0"}
+    assert nothing_left(tmp_path / "models")
+
+
+def test_of_two_that_expand_at_once_the_first_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    publish = gguf_model._publish
+    others: list[Path] = []
+
+    def publish_after_another(partial: Path, folder: Path, source: Any) -> None:
+        shutil.copytree(partial, folder)
+        (folder / "first").touch()
+        others.append(folder)
+        publish(partial, folder, source)
+
+    monkeypatch.setattr(gguf_model, "_publish", publish_after_another)
+    opened = open_model(path, tmp_path / "models")
+    assert others == [opened.folder]
+    assert (opened.folder / "first").is_file()
+    assert list((tmp_path / "models").iterdir()) == [opened.folder]

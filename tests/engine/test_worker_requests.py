@@ -20,6 +20,7 @@ from engine.api.commands import (
     StepEngine,
     Submit,
     SubscribePool,
+    Truncate,
     Unpin,
 )
 from engine.api.events import (
@@ -29,6 +30,7 @@ from engine.api.events import (
     RequestFinished,
     RequestPaused,
     RequestResumed,
+    RequestTruncated,
     TokensCounted,
     TokensGenerated,
 )
@@ -82,6 +84,23 @@ def test_pause_and_resume_of_a_request(talk, monkeypatch):
     talk.send(Resume("a"))
     talk.until(RequestResumed)
     assert talk.until(RequestFinished).usage.output_tokens == 6
+
+
+def test_truncate_through_the_thread(talk, monkeypatch):
+    loaded(talk, monkeypatch)
+    talk.send(PauseEngine(), submit("a", max_tokens=6), StepEngine(4))
+    prompt = len("hello engine")
+    while len(talk.text("a")) < 4:
+        talk.until(TokensGenerated, request_id="a")
+        talk.events.extend(talk.client.poll_events())
+    talk.send(Truncate("a", prompt + 1), Truncate("a", prompt - 1, command_id="short"))
+    cut = talk.until(RequestTruncated, request_id="a")
+    assert (cut.num_tokens, cut.output_tokens) == (prompt + 1, 1)
+    assert talk.until(CommandFailed, command_id="short").error.code == "invalid_value"
+    talk.send(ResumeEngine())
+    done = talk.until(RequestFinished, request_id="a")
+    ids = [ord(char) for char in "hello engine"]
+    assert done.turn.output_ids == tuple(reference_output(ids, 6))
 
 
 def test_continue_goes_on_with_the_same_turn(talk, monkeypatch):
