@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+LANES = tl.constexpr(16)
 _OUTPUT_MASK = tl.constexpr((1 << 30) - 1)
 
 
@@ -51,3 +52,27 @@ def relative_tile(
     """Scores at their temperature, the best one 0."""
     _, score = score_tile(logits_ptr, floats_ptr, ints_ptr, count_ptr, row, token, vocab, PENALTIES)
     return tl.div_rn(score - best, temperature + tl.zeros_like(score))
+
+
+@triton.jit
+def chunk_tile(
+    logits_ptr,
+    logits_stride,
+    floats_ptr,
+    ints_ptr,
+    count_ptr,
+    row,
+    chunk,
+    vocab,
+    best,
+    temperature,
+    CHUNK: tl.constexpr,
+    PENALTIES: tl.constexpr,
+):
+    """``relative_tile`` of one chunk of a row, as ``[CHUNK / 16, 16]``."""
+    group = tl.arange(0, CHUNK // LANES)
+    token = chunk * CHUNK + group[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    return relative_tile(
+        logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token, vocab, best,
+        temperature, PENALTIES,
+    )  # fmt: skip
