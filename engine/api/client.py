@@ -92,6 +92,7 @@ class QueueClient:
 
     def set_wakeup(self, wakeup: Callable[[], None] | None) -> None:
         self._wakeup = wakeup
+        self._wakeup_pending = False
         if wakeup is not None and self._events:
             self._wake()
 
@@ -145,9 +146,10 @@ class QueueClient:
                 self.post(event)
 
     def _wake(self) -> None:
-        self._wakeup_pending = True
         wakeup = self._wakeup
+        # Pending only if somebody was told: a wake-up that is set later must not wait for it.
         if wakeup is not None:
+            self._wakeup_pending = True
             wakeup()
 
 

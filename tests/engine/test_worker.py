@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.api.client import start_engine
+from engine.api.client import QueueClient, start_engine
 from engine.api.commands import (
     BlockText,
     Cancel,
@@ -293,6 +293,22 @@ def test_wake_up_comes_once_until_the_next_poll(talk, monkeypatch):
     talk.send(submit("b"))
     talk.until(RequestFinished, request_id="b")
     assert calls
+
+
+def test_wake_up_that_is_set_late_is_not_missed():
+    """An event that came before, and was fetched, leaves nothing pending."""
+    client = QueueClient()
+    client.post(EngineStatusChanged(EngineStatus.NO_MODEL))
+    client.poll_events()
+    client.post(EngineStatusChanged(EngineStatus.NO_MODEL))
+    calls: list[int] = []
+    # As if the poll had taken the event just before it was marked as told.
+    client._events.clear()
+    client.set_wakeup(lambda: calls.append(1))
+    client.post(EngineStatusChanged(EngineStatus.NO_MODEL))
+    assert calls == [1]
+    client.post(EngineStatusChanged(EngineStatus.NO_MODEL))
+    assert calls == [1]
 
 
 def test_broken_command_does_not_end_the_engine(talk, monkeypatch):
