@@ -30,7 +30,8 @@ def measured_num_blocks(
     Raises:
         OutOfMemoryError: a few blocks do not fit; the message has the numbers.
     """
-    workspace = workspace_bytes(decoder, backend, config)
+    # Steps that were captured as graphs keep a workspace of their own.
+    workspace = 2 * workspace_bytes(decoder, backend, config)
     torch.cuda.empty_cache()
     return device_num_blocks(config, block_bytes, decoder.weights_bytes, workspace, decoder.device)
 
