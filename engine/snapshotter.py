@@ -45,6 +45,17 @@ class Snapshotter:
             self._found_some = True
         return False
 
+    @property
+    def num_faults(self) -> int:
+        """What was found wrong, and what the core survived of its own."""
+        return self.invariant_violations + self._core.metrics.num_begun_anew
+
+    def _message(self) -> str:
+        count = self._core.metrics.num_begun_anew
+        if self.invariant_message or not count:
+            return self.invariant_message
+        return f"the books broke {count} times and were set up anew"
+
     def snapshot(self, now_s: float) -> Snapshot:
         """The whole pool, as it is."""
         core, pool = self._core, self._core.pool
@@ -67,8 +78,8 @@ class Snapshotter:
             prefill_tokens_per_s=core.metrics.prefill_tokens_per_s,
             total_computed_tokens=core.metrics.total_computed_tokens,
             total_cached_tokens=core.metrics.total_cached_tokens,
-            invariant_violations=self.invariant_violations,
-            invariant_message=self.invariant_message,
+            invariant_violations=self.num_faults,
+            invariant_message=self._message(),
         )
 
     def stats(self, now_s: float) -> EngineStats:
@@ -84,7 +95,7 @@ class Snapshotter:
             shared_blocks=pool.num_shared,
             decode_tokens_per_s=core.metrics.decode_tokens_per_s(now_s),
             prefill_tokens_per_s=core.metrics.prefill_tokens_per_s,
-            invariant_violations=self.invariant_violations,
+            invariant_violations=self.num_faults,
         )
 
 

@@ -46,6 +46,16 @@ def test_recount_begins_again_after_a_change() -> None:
     assert snapshotter.invariant_violations == 0
 
 
+def test_fault_that_the_core_survived_is_shown() -> None:
+    engine = CheckedEngine(16)
+    snapshotter = Snapshotter(engine.core, 1)
+    assert snapshotter.stats(0.0).invariant_violations == 0
+    assert snapshotter.snapshot(0.0).invariant_message == ""
+    engine.core.metrics.num_begun_anew = 2
+    assert snapshotter.stats(0.0).invariant_violations == 2
+    assert "set up anew" in snapshotter.snapshot(0.0).invariant_message
+
+
 @pytest.fixture
 def talk() -> Iterator[Talk]:
     client = start_engine()
