@@ -61,7 +61,7 @@ def build_engine(
     size_pool: int | Callable[[Decoder, str], int]
     if device.type == "cpu":
         size_pool = host_num_blocks(config, block_bytes)
-    else:
+    else:  # needs a GPU
         check_weights_fit(config, files.num_parameters * dtype.itemsize, device)
 
         def size_pool(decoder: Decoder, backend: str) -> int:

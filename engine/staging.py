@@ -106,7 +106,7 @@ class HostCopies:
 _MADE = HostCopies()
 
 
-class CudaCopies:
+class CudaCopies:  # needs a GPU
     """To a GPU and back through pinned memory, on the stream that is current."""
 
     def __init__(self, device: torch.device) -> None:
@@ -139,7 +139,7 @@ class CudaCopies:
         return host, copy.record()
 
 
-class _CudaCopy:
+class _CudaCopy:  # needs a GPU
     """What was put on the current stream up to now; a blocking wait sleeps, so that the window's
     thread has the processor.
     """
@@ -155,7 +155,7 @@ class _CudaCopy:
         self._event.synchronize()
 
 
-def _pinned(count: int, dtype: torch.dtype) -> Tensor:
+def _pinned(count: int, dtype: torch.dtype) -> Tensor:  # needs a GPU
     return torch.empty(count, dtype=dtype, pin_memory=True)
 
 

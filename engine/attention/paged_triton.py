@@ -23,12 +23,10 @@ from engine.models.config import ModelConfig
 from kernels.decode_plan import DecodePlan, plan_decode
 from kernels.launch import PrefillLaunch, prefill_launch, uses_shared_prefix
 from kernels.paged_decode import paged_decode
-from kernels.paged_prefill import ChunkPlace, paged_prefill, paged_prefill_batch, tile_list
-from kernels.shared_prefix_decode import (
-    SharedPlan,
-    plan_shared_prefix_decode,
-    shared_prefix_decode,
-)
+from kernels.paged_prefill import paged_prefill, paged_prefill_batch
+from kernels.prefill_tiles import ChunkPlace, tile_list
+from kernels.shared_prefix_decode import shared_prefix_decode
+from kernels.shared_prefix_plan import SharedPlan, plan_shared_prefix_decode
 from kernels.store_kv import store_kv
 
 
@@ -165,7 +163,7 @@ class _Prefills:
             places.append(ChunkPlace(span.first_row, span.num_tokens, span.start, offset))
             offset += len(span.block_table)
         tiles = torch.from_numpy(tile_list(places, group, self._launch.rows))
-        if self._block_ids.is_cuda:
+        if self._block_ids.is_cuda:  # needs a GPU
             tiles = tiles.pin_memory().to(self._block_ids.device, non_blocking=True)
         self._tiles = tiles
 
