@@ -18,6 +18,7 @@ class Options:
     tabs: int = 4
     json_file: Path | None = None
     screenshot: Path | None = None
+    trace: Path | None = None
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -47,7 +48,10 @@ def parse(arguments: Sequence[str]) -> Options:
     elif found.data_dir is not None:
         parser.error("--self-test uses a temporary profile, so --data-dir makes no sense")
     if found.trace is not None:
-        parser.error("--trace is not supported yet: this version cannot open recorded traces")
+        for name in ("model", "models_dir", "self_test"):
+            if getattr(found, name):
+                option = name.replace("_", "-")
+                parser.error(f"--trace opens a recording without an engine, so --{option} is void")
     tabs = 4 if found.tabs is None else found.tabs
     if not 2 <= tabs <= 32:
         parser.error(f"--tabs {tabs}: 2 to 32")
@@ -59,6 +63,7 @@ def parse(arguments: Sequence[str]) -> Options:
         tabs=tabs,
         json_file=_absolute(found.json),
         screenshot=_absolute(found.screenshot),
+        trace=_absolute(found.trace),
     )
 
 

@@ -36,14 +36,16 @@ def main(
 ) -> int:
     """Runs the application and returns its exit status.
 
-    0: ended as asked; 1: the self-test failed; 3: the profile could not be opened. Bad arguments
-    end the process with 2. ``engine`` starts the engine; the default is the one in this process.
-    ``start_again`` is called at the very end if the user wants a new process.
+    0: ended as asked; 1: the self-test failed; 3: the profile or the recording could not be opened.
+    Bad arguments end the process with 2. ``engine`` starts the engine; the default is the one in
+    this process. ``start_again`` is called at the very end if the user wants a new process.
     """
     options = parse(sys.argv[1:] if argv is None else argv)
     hold_back()
     # Held here, so that everything that _run makes is gone before Qt is.
     qt = _qt_application()
+    if options.trace is not None:
+        return _show_trace(qt, options, options.trace)
     if not options.self_test:
         profile = Profile(options.data_dir or paths.data_dir())
         return _run(qt, options, profile, engine, start_again)
@@ -52,6 +54,15 @@ def main(
     # Windows keeps the files of a process that was ended hard; the test must not fail for that.
     with tempfile.TemporaryDirectory(prefix="quire-", ignore_cleanup_errors=True) as folder:
         return _run(qt, options, Profile(Path(folder)), engine, start_again)
+
+
+def _show_trace(qt: QApplication, options: Options, path: Path) -> int:
+    """A recording in a window of its own: no engine, no store, and no lock on the profile."""
+    from app.cache_panel.trace_window import open_trace
+
+    values = Settings(Profile(options.data_dir or paths.data_dir()).settings_file).values
+    Language(values.language).install()
+    return open_trace(qt, path, values.theme)
 
 
 def _run(

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QButtonGroup,
+    QFrame,
+    QLabel,
+    QScrollArea,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 
 def plain_label(text: str = "", tone: str = "") -> QLabel:
@@ -92,3 +102,38 @@ def column(*parts: QWidget | QBoxLayout | tuple[QWidget, int]) -> QVBoxLayout:
         else:
             made.addLayout(part)
     return made
+
+
+class Pages(QWidget):
+    """Several widgets at one place, with a row of buttons that choose; ``last`` ends the row."""
+
+    def __init__(
+        self, pages: list[tuple[str, QWidget]], last: QWidget, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._stack = QStackedWidget()
+        self.buttons: list[QToolButton] = []
+        row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        row.setSpacing(4)
+        group = QButtonGroup(self)
+        for index, (title, page) in enumerate(pages):
+            button = QToolButton()
+            button.setText(title)
+            button.setCheckable(True)
+            button.setAccessibleName(title)
+            button.clicked.connect(lambda _checked, i=index: self.choose(i))
+            group.addButton(button)
+            self.buttons.append(button)
+            row.addWidget(button)
+            self._stack.addWidget(page)
+        row.addStretch(1)
+        row.addWidget(last)
+        made = column(row, (self._stack, 1))
+        made.setContentsMargins(0, 0, 0, 0)
+        self.setLayout(made)
+        self.choose(0)
+
+    def choose(self, index: int) -> None:
+        """Shows page ``index``."""
+        self.buttons[index].setChecked(True)
+        self._stack.setCurrentIndex(index)

@@ -78,10 +78,11 @@ def read_trace(path: Path) -> tuple[Snapshot, Iterator[PoolEvent]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with path.open(encoding="utf-8") as file:
+    # Decoded line by line: a text file decodes ahead and would blame a line far before the bad one.
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                value = json.loads(line)
+                value = json.loads(line.decode("utf-8"))
             except ValueError as error:
                 raise TraceError(f"Line {number} of {path.name} is no JSON: {error}.") from error
             if not isinstance(value, dict):

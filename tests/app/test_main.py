@@ -110,7 +110,8 @@ def test_a_newer_database_is_refused_with_the_cause(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--trace", "x.ndjson"], "--trace is not supported yet"),
+        (["--trace", "x.ndjson", "--model", "m.gguf"], "without an engine, so --model is void"),
+        (["--trace", "x.ndjson", "--self-test"], "without an engine, so --self-test is void"),
         (["--tabs", "3"], "--tabs goes with --self-test"),
         (["--self-test", "--tabs", "1"], "--tabs 1: 2 to 32"),
         (["--self-test", "--data-dir", "x"], "temporary profile"),
