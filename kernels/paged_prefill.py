@@ -7,95 +7,18 @@ chunks of a step go in one launch, which follows a list of tiles made on the hos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.causal_tiles import attend_causal
 from kernels.checks import check_paged
 from kernels.device_guard import on_device_of
 from kernels.launch import PrefillLaunch, next_power_of_2, prefill_launch
+from kernels.prefill_tiles import TILE_WORDS
 
-_LOG2_E = tl.constexpr(1.4426950408889634)
-_TILE_WORDS = tl.constexpr(8)
-
-
-@triton.jit
-def _attend_keys(
-    q,  # [ROWS, DIM_POW2]
-    best,
-    total,
-    acc,
-    k_head_ptr,  # the KV head's first element in k_cache
-    v_head_ptr,
-    table_ptr,
-    position,  # [ROWS]
-    lowest,  # keys lowest ... context - 1 are seen by some row
-    context,
-    first,  # tiles first ... last - 1
-    last,
-    scale,
-    SLOT_STRIDE: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    DIM_POW2: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    TILE: tl.constexpr,
-    WINDOW: tl.constexpr,
-    MASKED: tl.constexpr,
-    UPCAST: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """Goes on with a running softmax; not ``MASKED``: every row sees every key of the tiles."""
-    dim = tl.arange(0, DIM_POW2)
-    step = tl.arange(0, TILE)
-    end = tl.minimum(context, last * TILE)
-    key = first * TILE + step
-    next_block = tl.load(table_ptr + key // BLOCK_SIZE, mask=(key >= lowest) & (key < end), other=0)
-    for tile in range(first, last):
-        key = tile * TILE + step
-        known = (key >= lowest) & (key < context)
-        block = next_block
-        # The next tile's block ids are on their way while this tile's keys are.
-        later = key + TILE
-        next_block = tl.load(table_ptr + later // BLOCK_SIZE, mask=later < end, other=0)
-        # 64 bits before the multiplication: a large pool has more than 2**31 elements.
-        place = (block.to(tl.int64) * BLOCK_SIZE + key % BLOCK_SIZE) * SLOT_STRIDE
-        place = place[:, None] + dim[None, :]
-        if MASKED:
-            # The rest of the pages may be NaN.
-            inside = known[:, None] & (dim < HEAD_DIM)[None, :]
-            k = tl.load(k_head_ptr + place, mask=inside, other=0.0)
-            v = tl.load(v_head_ptr + place, mask=inside, other=0.0)
-        elif HEAD_DIM == DIM_POW2:
-            k = tl.load(k_head_ptr + place)
-            v = tl.load(v_head_ptr + place)
-        else:
-            k = tl.load(k_head_ptr + place, mask=(dim < HEAD_DIM)[None, :], other=0.0)
-            v = tl.load(v_head_ptr + place, mask=(dim < HEAD_DIM)[None, :], other=0.0)
-        if UPCAST:
-            k = k.to(tl.float32)
-            v = v.to(tl.float32)
-        score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * _LOG2_E)
-        if MASKED:
-            seen = key[None, :] <= position[:, None]
-            if WINDOW > 0:
-                seen &= key[None, :] > position[:, None] - WINDOW
-            score = tl.where(seen, score, float("-inf"))
-        higher = tl.maximum(best, tl.max(score, 1))
-        base = higher
-        if WINDOW > 0:
-            # A row whose window begins behind this tile: -inf minus -inf would be NaN.
-            base = tl.where(higher == float("-inf"), 0.0, higher)
-        weight = tl.exp2(score - base[:, None])
-        shrink = tl.exp2(best - base)
-        total = total * shrink + tl.sum(weight, 1)
-        acc = acc * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
-        best = higher
-    return best, total, acc
+_TILE_WORDS = tl.constexpr(TILE_WORDS)
 
 
 @triton.jit
@@ -104,7 +27,7 @@ def _paged_prefill_kernel(
     k_cache_ptr,  # [num_blocks, block_size, kv_heads, head_dim], contiguous
     v_cache_ptr,
     table_ptr,  # block ids of all chunks
-    tile_ptr,  # [tiles, 8] int32, see tile_list; not read if SINGLE
+    tile_ptr,  # [tiles, 8] int32, see prefill_tiles; not read if SINGLE
     out_ptr,  # [tokens, heads, head_dim], contiguous
     scale,
     single_start,
@@ -178,18 +101,18 @@ def _paged_prefill_kernel(
         edge = lowest // TILE
         plain = tl.cdiv(tl.maximum(last_position - WINDOW + 1, 0), TILE)
         plain = tl.minimum(plain, tiles)
-        best, total, acc = _attend_keys(
+        best, total, acc = attend_causal(
             q, best, total, acc, k_head, v_head, table, position, lowest, context, edge, plain,
             scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True,
             UPCAST, PRECISION,
         )  # fmt: skip
         plain_end = tl.maximum(plain_end, plain)
-    best, total, acc = _attend_keys(
+    best, total, acc = attend_causal(
         q, best, total, acc, k_head, v_head, table, position, lowest, context, plain, plain_end,
         scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, False, UPCAST,
         PRECISION,
     )  # fmt: skip
-    best, total, acc = _attend_keys(
+    best, total, acc = attend_causal(
         q, best, total, acc, k_head, v_head, table, position, lowest, context, plain_end, tiles,
         scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
         PRECISION,
@@ -201,39 +124,6 @@ def _paged_prefill_kernel(
     result = acc / total[:, None]
     place = (row * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
     tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPlace:
-    """One chunk of a step: ``num_tokens`` query rows from ``first_row``, at positions from
-    ``start``; its block ids begin at ``table_offset`` of all chunks' ids.
-    """
-
-    first_row: int
-    num_tokens: int
-    start: int
-    table_offset: int
-
-
-def tile_list(chunks: Sequence[ChunkPlace], group: int, rows: int) -> Any:
-    """The tiles of a step's chunks, those with the most keys first.
-
-    Args:
-        chunks: of the step.
-        group: query heads of a KV head.
-        rows: ``PrefillLaunch.rows``.
-
-    Returns:
-        A NumPy array ``[tiles, 8]`` of int32: first row, tokens and start of the chunk, its table's
-        offset, the tile's first (token, head) pair; rows of zeros may be added, they do nothing.
-    """
-    tiles = [
-        (chunk.first_row, chunk.num_tokens, chunk.start, chunk.table_offset, pair, 0, 0, 0)
-        for chunk in chunks
-        for pair in range(0, chunk.num_tokens * group, rows)
-    ]
-    tiles.sort(key=lambda tile: -(tile[2] + tile[4] // group))
-    return torch.tensor(tiles, dtype=torch.int32).view(-1, 8).numpy()
 
 
 def paged_prefill(
@@ -322,7 +212,7 @@ def paged_prefill_batch(
         ValueError: shapes or layouts do not fit.
     """
     check_paged(query, k_cache, v_cache)
-    if tiles.dim() != 2 or tiles.shape[1] != 8 or tiles.dtype != torch.int32:
+    if tiles.dim() != 2 or tiles.shape[1] != TILE_WORDS or tiles.dtype != torch.int32:
         raise ValueError(f"tiles {tuple(tiles.shape)} of {tiles.dtype}, expected [tiles, 8] int32")
     result = query.new_empty(query.shape) if out is None else out
     if len(tiles):

@@ -23,12 +23,10 @@ from engine.models.config import ModelConfig
 from kernels.decode_plan import DecodePlan, plan_decode
 from kernels.launch import PrefillLaunch, prefill_launch, uses_shared_prefix
 from kernels.paged_decode import paged_decode
-from kernels.paged_prefill import ChunkPlace, paged_prefill, paged_prefill_batch, tile_list
-from kernels.shared_prefix_decode import (
-    SharedPlan,
-    plan_shared_prefix_decode,
-    shared_prefix_decode,
-)
+from kernels.paged_prefill import paged_prefill, paged_prefill_batch
+from kernels.prefill_tiles import ChunkPlace, tile_list
+from kernels.shared_prefix_decode import shared_prefix_decode
+from kernels.shared_prefix_plan import SharedPlan, plan_shared_prefix_decode
 from kernels.store_kv import store_kv
 
 

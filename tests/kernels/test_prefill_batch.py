@@ -6,12 +6,8 @@ import torch
 triton = pytest.importorskip("triton")
 
 from kernels.launch import PrefillLaunch, prefill_launch  # noqa: E402 - only where Triton is
-from kernels.paged_prefill import (  # noqa: E402
-    ChunkPlace,
-    paged_prefill,
-    paged_prefill_batch,
-    tile_list,
-)
+from kernels.paged_prefill import paged_prefill, paged_prefill_batch  # noqa: E402
+from kernels.prefill_tiles import ChunkPlace, tile_list  # noqa: E402
 from kernels.reference.paged_prefill import paged_prefill as reference  # noqa: E402
 from tests.helpers.paged import NEVER_READ, paged_pool  # noqa: E402
 
