@@ -137,6 +137,11 @@ def test_what_comes_up_once_is_not_captured(tiny: TinyModel, cuda) -> None:
     engine.run()
     assert list(recorder.captured) == [(Sizes(1, 0, 1, 0), DrawKind())]
     assert recorder.num_replays == 1
+    # Nor is it captured again ahead of time.
+    while engine.runner.prepare():
+        pass
+    assert len(recorder.captured) == 8
+    assert set(recorder.captured.values()) == {1}
 
 
 def test_when_counts_lie_elsewhere_all_are_captured_anew(tiny: TinyModel, cuda) -> None:
