@@ -36,6 +36,10 @@ def action_specs() -> list[ActionSpec]:
         ActionSpec("reopen_tab", tr("Reopen closed tab"), ("Ctrl+Shift+T",)),
         ActionSpec("rename", tr("Rename conversation"), ("F2",), "edit"),
         ActionSpec("fork", tr("Fork conversation"), ("Ctrl+Shift+K",), "fork"),
+        ActionSpec("search", tr("Find in all conversations"), ("Ctrl+F", "Ctrl+Shift+F"), "search"),
+        ActionSpec("import", tr("Import conversations…"), ("Ctrl+O",)),
+        ActionSpec("export_markdown", tr("Export as Markdown…"), ("Ctrl+Shift+E",)),
+        ActionSpec("export_json", tr("Export as JSON…")),
         ActionSpec("quit", tr("Quit"), ("Ctrl+Q",)),
         ActionSpec("send", tr("Send message"), ("Ctrl+Return", "Ctrl+Enter"), "send"),
         ActionSpec("stop", tr("Stop answer"), ("Esc",), "stop"),
@@ -83,7 +87,8 @@ def menu_specs() -> list[MenuSpec]:
             tr("&Conversation"),
             (
                 *("new_tab", "close_tab", "reopen_tab", SEPARATOR),
-                *("rename", "fork", "system_prompt", overflow, SEPARATOR, "quit"),
+                *("search", SEPARATOR, "rename", "fork", "system_prompt", overflow, SEPARATOR),
+                *("import", "export_markdown", "export_json", SEPARATOR, "quit"),
             ),
         ),
         MenuSpec(

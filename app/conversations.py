@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
@@ -28,6 +29,7 @@ class Conversations(SessionSignals):
 
     _store_failed = Signal(object)
     _store_recovered = Signal()
+    _store_found = Signal(object)
 
     def __init__(self, store: Store, settings: Settings, parent: QObject | None = None) -> None:
         """Opens the conversations that were open last time."""
@@ -41,6 +43,8 @@ class Conversations(SessionSignals):
         queued = Qt.ConnectionType.QueuedConnection
         self._store_failed.connect(self._on_store_failed, queued)
         self._store_recovered.connect(self._on_store_recovered, queued)
+        self._store_found.connect(self.search_finished, queued)
+        store.on_found = self._store_found.emit
         store.on_error = self._store_failed.emit
         store.on_recovered = self._store_recovered.emit
 
@@ -65,6 +69,31 @@ class Conversations(SessionSignals):
     def closed_conversations(self) -> list[ConversationSummary]:
         """Stored conversations that are not open, the latest used first."""
         return [s for s in self._store.summaries() if s.conversation_id not in self._open]
+
+    def search(self, query: str) -> None:
+        """Looks for messages with all the words of ``query``; ``search_finished`` follows, unless
+        another question comes first.
+        """
+        self._store.search(storable(query))
+
+    def stored_conversation(self, conversation_id: str) -> Conversation | None:
+        """A conversation to read, open or not; None if it is not there."""
+        conversation = self._open.get(conversation_id)
+        if conversation is None:
+            self._store.flush()
+            conversation = self._store.load_conversation(conversation_id)
+        return conversation
+
+    def add_imported(self, conversations: Sequence[Conversation]) -> None:
+        """Stores conversations from elsewhere, all or none, and opens a single one."""
+        for conversation in conversations:
+            conversation.is_open = False
+        self._store.add_conversations(conversations)
+        self._store.flush()
+        if len(conversations) == 1:
+            self.reopen_conversation(conversations[0].conversation_id)
+        else:
+            self.stored_changed.emit()
 
     def new_conversation(self, system_prompt: str | None = None) -> str:
         """Opens an empty conversation; None takes the default system prompt. Returns its id."""

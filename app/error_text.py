@@ -234,6 +234,23 @@ def _invalid_setting(_n: Numbers) -> Words:
     )
 
 
+def _import_file(_n: Numbers) -> Words:
+    return (
+        tr("The conversations could not be imported."),
+        tr(
+            "Nothing was changed. Choose a file that Quire exported, or the conversations.json of "
+            "a ChatGPT export."
+        ),
+    )
+
+
+def _export_file(_n: Numbers) -> Words:
+    return (
+        tr("The conversation could not be exported."),
+        tr("Check the folder's permissions and the free disk space, or choose another folder."),
+    )
+
+
 _DESCRIBED: Mapping[str, Callable[[Numbers], Words]] = {
     "prompt_too_long": _prompt_too_long,
     "message_too_long": _message_too_long,
@@ -260,6 +277,8 @@ _DESCRIBED: Mapping[str, Callable[[Numbers], Words]] = {
     "store_write": _store_write,
     "store_recovered": _store_recovered,
     "conversation_not_found": _conversation_not_found,
+    "import_file": _import_file,
+    "export_file": _export_file,
     "settings_unreadable": _settings_unreadable,
     "settings_write": _settings_write,
     "invalid_setting": _invalid_setting,
@@ -275,6 +294,8 @@ _GENERAL: Mapping[str, str] = {
     "device": "The device cannot be used.",
     "chat_template": "The model's chat template failed.",
     "trace": "The recording cannot be read.",
+    "import_file": "The conversations could not be imported.",
+    "export_file": "The conversation could not be exported.",
     "internal": "Something went wrong inside Quire.",
     "engine_died": "The engine stopped because of a fault.",
     "device_lost": "The device failed and cannot be used again.",

@@ -23,6 +23,8 @@ class SessionSignals(QObject):
     draft_restored(conversation_id, text): a message that could not be sent; put it into the
         composer, before what is there.
     outlook_changed(conversation_id): see ``Session.outlook``.
+    stored_changed(): conversations that are not open came.
+    search_finished(SearchResult): what the last ``Conversations.search`` found.
     notice_raised(Notice)
     program_restart_requested(): only a new process can go on.
     default_system_prompt_changed(text)
@@ -41,6 +43,8 @@ class SessionSignals(QObject):
     model_state_changed = Signal()
     draft_restored = Signal(str, str)
     outlook_changed = Signal(str)
+    stored_changed = Signal()
+    search_finished = Signal(object)
     notice_raised = Signal(object)
     program_restart_requested = Signal()
     default_system_prompt_changed = Signal(str)

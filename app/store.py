@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from app.app_error import DataDirectoryError, StoreDamagedError, StoreWriteError
-from app.conversation import Conversation, Message
+from app.conversation import Conversation, Message, new_id
 from app.paths import Profile
+from app.search import Searcher
 from app.session_state import ConversationSummary
 from app.single_instance import DirectoryLock
 from app.store_rows import (
@@ -23,6 +24,7 @@ from app.store_rows import (
     upsert_sql,
 )
 from app.store_schema import connect, open_database, open_to_read
+from app.store_search import SearchResult, index_slice
 from app.store_writer import Job, StoreWriter
 from engine.api.errors import ErrorInfo
 
@@ -30,7 +32,7 @@ _SAVE_CONVERSATION = upsert_sql("conversations", CONVERSATION_COLUMNS)
 _SAVE_MESSAGE = upsert_sql("messages", MESSAGE_COLUMNS)
 
 
-def _ignore(_error: StoreWriteError | None = None) -> None:
+def _ignore(_told: object = None) -> None:
     return
 
 
@@ -50,7 +52,8 @@ class Store:
         """Locks the profile, checks its database and marks answers that a crash cut as interrupted.
 
         A damaged database is put aside, and ``problems`` says so. ``on_error`` and
-        ``on_recovered`` are called on the writer thread; either may be set later.
+        ``on_recovered`` are called on the writer thread, ``on_found`` on the searcher's; all may be
+        set later.
 
         Raises:
             DataDirectoryInUseError: another process has this profile open.
@@ -59,6 +62,8 @@ class Store:
         """
         self.on_error = on_error
         self.on_recovered = on_recovered
+        self.on_found: Callable[[SearchResult], None] = _ignore
+        self._searcher = Searcher(profile.database, lambda result: self.on_found(result))
         self.problems: list[ErrorInfo] = []
         self.profile = profile
         self._lock = DirectoryLock(profile.lock_file)
@@ -82,6 +87,7 @@ class Store:
             self._connected,
             lambda error: self.on_error(error),
             lambda: self.on_recovered(),
+            idle=None if self._is_read_only else index_slice,
         )
 
     def _opened(self) -> sqlite3.Connection:
@@ -173,6 +179,12 @@ class Store:
             self.save_conversation(conversation)
         return conversation
 
+    def search(self, query: str) -> None:
+        """Looks through the messages; ``on_found`` follows on another thread, unless another
+        question comes first.
+        """
+        self._searcher.ask(query)
+
     def state(self, name: str) -> str:
         """A small text kept with ``set_state``, or empty."""
         return self._state.get(name, "")
@@ -219,6 +231,22 @@ class Store:
 
         self._writer.put_last(("conversation", conversation_id), job)
 
+    def add_conversations(self, conversations: Sequence[Conversation]) -> None:
+        """Saves conversations whole, all of them or none; they are the store's from now on."""
+
+        def job(connection: sqlite3.Connection) -> None:
+            for conversation in conversations:
+                connection.execute(_SAVE_CONVERSATION, conversation_row(conversation))
+                connection.executemany(
+                    _SAVE_MESSAGE,
+                    (
+                        message_row(conversation.conversation_id, message)
+                        for message in conversation.messages.values()
+                    ),
+                )
+
+        self._put("conversations", new_id(), job)
+
     def set_state(self, name: str, value: str) -> None:
         """Keeps a small text by name: open tabs, the window's geometry."""
         self._state[name] = value
@@ -238,6 +266,7 @@ class Store:
         """Writes what is queued and gives the profile back. False if something could not be
         written.
         """
+        self._searcher.close()
         written = self._writer.close(timeout_s)
         self._reader.close()
         self._lock.release()

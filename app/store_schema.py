@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from app.app_error import StoreDamagedError, StoreTooNewError
+from app.store_search import SEARCH_MIGRATION, SEARCH_SCHEMA
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x51756972
 BUSY_TIMEOUT_MS = 5000
 
@@ -67,7 +68,8 @@ _MIGRATIONS: Mapping[int, str] = MappingProxyType(
         1: """
 ALTER TABLE conversations ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
 ALTER TABLE messages ADD COLUMN num_dropped INTEGER NOT NULL DEFAULT 0;
-"""
+""",
+        2: SEARCH_MIGRATION,
     }
 )
 
@@ -194,6 +196,6 @@ def _create(connection: sqlite3.Connection) -> None:
             "The conversation database belongs to another program.", reason="foreign tables"
         )
     connection.executescript(
-        f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
+        f"BEGIN IMMEDIATE; {_SCHEMA} {SEARCH_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
         f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     )

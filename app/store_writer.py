@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -9,10 +10,13 @@ from collections.abc import Callable
 
 from app.app_error import StoreWriteError
 
+_LOG = logging.getLogger(__name__)
+
 PARTIAL_INTERVAL_S = 0.5
 RETRY_INTERVAL_S = 2.0
 
 Job = Callable[[sqlite3.Connection], None]
+IdleJob = Callable[[sqlite3.Connection], bool]
 Key = tuple[str, str]
 
 _OUR_FAULT = (
@@ -37,8 +41,11 @@ class StoreWriter:
         connect: Callable[[], sqlite3.Connection],
         on_error: Callable[[StoreWriteError], None],
         on_recovered: Callable[[], None],
+        idle: IdleJob | None = None,
     ) -> None:
+        """``idle`` works a little while nothing is due, again and again until it says False."""
         self.attempts = 0
+        self._idle = idle
         self._connect = connect
         self._on_error = on_error
         self._on_recovered = on_recovered
@@ -105,28 +112,53 @@ class StoreWriter:
         return not self._thread.is_alive() and not self._pending
 
     def _run(self) -> None:
-        while batch := self._next_batch():
+        while (batch := self._next_batch()) is not None:
+            if not batch:
+                self._work_idly()
+                continue
             self._write(batch)
             if self._closing and self._failing:
                 break
         if self._connection is not None:
             self._connection.close()
 
-    def _next_batch(self) -> dict[Key, Job]:
-        """Waits until something is due; empty means that the writer is closed and done."""
+    def _next_batch(self) -> dict[Key, Job] | None:
+        """Waits until something is due; None: the writer is closed and done, empty: it is idle."""
         with self._changed:
             while True:
                 if self._closing and not self._pending:
-                    return {}
+                    return None
                 now = time.monotonic()
                 if self._pending and self._due_s is not None and self._due_s <= now:
                     break
+                if self._idle is not None and not self._failing:
+                    return {}
                 wait_s = None if self._due_s is None or not self._pending else self._due_s - now
                 self._changed.wait(wait_s)
             batch, self._pending = self._pending, {}
             self._due_s = None
             self._running = True
             return batch
+
+    def _work_idly(self) -> None:
+        """One slice of the idle job; an error ends it until the next start."""
+        assert self._idle is not None
+        goes_on = False
+
+        def job(connection: sqlite3.Connection) -> None:
+            nonlocal goes_on
+            assert self._idle is not None
+            goes_on = self._idle(connection)
+
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            _run_in_transaction(self._connection, [job])
+        except (sqlite3.Error, OSError) as error:
+            goes_on = False
+            _LOG.warning("work in the background ended: %s", error)
+        if not goes_on:
+            self._idle = None
 
     def _write(self, batch: dict[Key, Job]) -> None:
         failure: Exception | None = None

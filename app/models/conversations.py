@@ -46,6 +46,7 @@ class ConversationListModel(QAbstractListModel):
         self._reload_timer.timeout.connect(self.reload)
         for signal in (session.conversation_added, session.conversation_closed):
             signal.connect(self._reload_timer.start)
+        session.stored_changed.connect(self._reload_timer.start)
         # Only open conversations change: no need to read thousands of stored ones for a new title.
         session.conversation_changed.connect(self._on_conversation_changed)
 

@@ -24,6 +24,7 @@ from app.widgets.dialogs import ShortcutsDialog
 from app.widgets.sidebar import MIN_WIDTH, SideBar
 from app.widgets.status_strip import StatusStrip
 from app.widgets.tab_area import TabArea
+from app.widgets.transfers import JSON, MARKDOWN, Transfers
 from engine.api.params import OverflowPolicy
 
 PANEL_WIDTH = 380
@@ -64,6 +65,7 @@ class MainWindow(QMainWindow):
         self.side_bar = SideBar(session, themes, self.actions_registry)
         self.cache_panel = CachePanel(bridge, session, themes)
         self.status_strip = StatusStrip(session, bridge)
+        self.transfers = Transfers(session, self)
         self._lay_out()
         self._connect()
         self._restore()
@@ -112,6 +114,8 @@ class MainWindow(QMainWindow):
 
     def _connect(self) -> None:
         self.side_bar.conversation_chosen.connect(self.show_conversation)
+        self.side_bar.hit_chosen.connect(self.tab_area.show_message)
+        self.side_bar.export_requested.connect(self.transfers.export)
         self.side_bar.rename_requested.connect(self._rename)
         self.side_bar.close_requested.connect(self.tab_area.close_conversation)
         self.side_bar.model.modelReset.connect(self._mark_current)
@@ -127,6 +131,10 @@ class MainWindow(QMainWindow):
                 "reopen_tab": area.reopen_last,
                 "rename": lambda: self._rename(area.tabs.current_id()),
                 "fork": lambda: self._session.fork(area.tabs.current_id()),
+                "search": self._start_search,
+                "import": self.transfers.choose_import,
+                "export_markdown": lambda: self.transfers.export(area.tabs.current_id(), MARKDOWN),
+                "export_json": lambda: self.transfers.export(area.tabs.current_id(), JSON),
                 "quit": self.close,
                 "send": self._on_page(lambda page: page.composer.submit()),
                 "stop": self._on_page(lambda page: page.stop()),
@@ -232,6 +240,11 @@ class MainWindow(QMainWindow):
         self.side_bar.setVisible(self.side_bar.isHidden())
         self._session.set_window_state("sidebar", "hidden" if self.side_bar.isHidden() else "")
         self._check_toggles()
+
+    def _start_search(self) -> None:
+        if self.side_bar.isHidden():
+            self._toggle_side_bar()
+        self.side_bar.start_search()
 
     def _show_side_bar(self) -> None:
         """The side bar as the user left it; a narrow window has no room for it by itself."""

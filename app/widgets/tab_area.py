@@ -123,6 +123,17 @@ class TabArea(QWidget):
         else:
             self.tabs.setCurrentIndex(index)
 
+    def show_message(self, conversation_id: str, message_id: str) -> None:
+        """Brings a tab to the front with this message at the top, on whatever branch it is."""
+        self.show_conversation(conversation_id)
+        page = self._pages.get(conversation_id)
+        if page is None or message_id not in page.conversation.messages:
+            return
+        if message_id not in {message.message_id for message in page.conversation.path()}:
+            self._session.select_version(conversation_id, message_id)
+        page.transcript.show_message(message_id)
+        page.transcript.setFocus(Qt.FocusReason.OtherFocusReason)
+
     def close_conversation(self, conversation_id: str) -> None:
         """Closes a tab; a new empty one takes the place of the last."""
         page = self._pages.get(conversation_id)

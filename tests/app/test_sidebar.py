@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 
 from app.models.conversations import ROW_ROLE, ConversationListModel
 from app.session_state import ConversationSummary
-from app.widgets.sidebar import age_words
+from app.widgets.ages import age_words
 from app.widgets.swatch import Activity
 from tests.helpers.window_stage import Stage, window_stage
 

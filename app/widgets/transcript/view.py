@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
@@ -58,6 +59,7 @@ class Transcript(QAbstractScrollArea):
         self._painter = TranscriptPainter(themes.theme)
         self._by_id: dict[str, MessageItem] = {}
         self._follows = True
+        self._wanted: MessageItem | None = None
         self._is_settling = False
         self._stale = False
         self._refresh_cost_ms = 0.0
@@ -159,6 +161,29 @@ class Transcript(QAbstractScrollArea):
         self._follows = True
         self._settle()
 
+    def show_message(self, message_id: str) -> None:
+        """Scrolls a message to the top, as soon as the page is seen; unknown ids are ignored."""
+        item = self._by_id.get(message_id)
+        if item is None:
+            return
+        self._follows = False
+        self._wanted = item
+        if self.isVisible():
+            self._show_wanted()
+
+    def _show_wanted(self) -> None:
+        item, self._wanted = self._wanted, None
+        if item is None or item not in self.items:
+            return
+        bar = self.verticalScrollBar()
+        # The second time the heights around it are exact.
+        for _ in range(2):
+            self._is_settling = True
+            bar.setRange(0, max(0, round(self.page.height)))
+            bar.setValue(math.ceil(item.top))
+            self._is_settling = False
+            self._settle()
+
     def copy_selection(self) -> str:
         """The selected text, as plain text."""
         return self.selection.text()
@@ -256,6 +281,7 @@ class Transcript(QAbstractScrollArea):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._resize_page()
+        self._show_wanted()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)

@@ -1,0 +1,196 @@
+"""What a search found in the messages: a heading, and the hits with the words set off."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import Signal as QtSignal
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QTextCharFormat, QTextLayout, QTextOption
+from PySide6.QtWidgets import (
+    QLabel,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import theme as themes_module
+from app.i18n import tr, tr_n
+from app.models.search_hits import HIT_ROLE, SearchHitModel
+from app.store_search import MAX_HITS, SearchHit, SearchResult
+from app.theme import ThemeManager
+from app.widgets.ages import age_words
+from app.widgets.words import shown_title
+
+_LINES = 2
+_PAD = 6.0
+
+
+class HitDelegate(QStyledItemDelegate):
+    """Paints a hit: title and age, below them two lines of the message."""
+
+    def __init__(self, themes: ThemeManager, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._themes = themes
+
+    def sizeHint(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        title = QFontMetrics(_title_font()).height()
+        line = QFontMetrics(themes_module.interface_font()).lineSpacing()
+        return QSize(0, round(title + _LINES * line + 2 * _PAD + 4))
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        hit = index.data(HIT_ROLE)
+        if not isinstance(hit, SearchHit):
+            return
+        theme = self._themes.theme
+        rect = QRectF(option.rect).adjusted(6, 1, -6, -1)
+        state = option.state
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        if state & QStyle.StateFlag.State_Selected:
+            painter.setBrush(theme.color("accent_soft"))
+            painter.drawRoundedRect(rect, 6.0, 6.0)
+        elif state & QStyle.StateFlag.State_MouseOver:
+            painter.setBrush(theme.color("hover"))
+            painter.drawRoundedRect(rect, 6.0, 6.0)
+        inner = rect.adjusted(8.0, _PAD, -8.0, -_PAD)
+        top = inner.top() + self._draw_heading(painter, hit, inner)
+        self._draw_snippet(painter, hit, inner.adjusted(0, top - inner.top(), 0, 0))
+        painter.restore()
+
+    def _draw_heading(self, painter: QPainter, hit: SearchHit, rect: QRectF) -> float:
+        """Returns its height."""
+        theme = self._themes.theme
+        painter.setFont(themes_module.number_font(8.5))
+        painter.setPen(theme.color("muted"))
+        age = age_words(time.time() - hit.created_at)
+        room = rect.width() - QFontMetrics(painter.font()).horizontalAdvance(age) - 8.0
+        painter.setFont(_title_font())
+        metrics = QFontMetrics(painter.font())
+        height = float(metrics.height())
+        line = QRectF(rect.left(), rect.top(), rect.width(), height)
+        title = metrics.elidedText(
+            shown_title(hit.title), Qt.TextElideMode.ElideRight, max(0, int(room))
+        )
+        painter.setPen(theme.color("text"))
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, title)
+        painter.setFont(themes_module.number_font(8.5))
+        painter.setPen(theme.color("muted"))
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, age)
+        return height + 2.0
+
+    def _draw_snippet(self, painter: QPainter, hit: SearchHit, rect: QRectF) -> None:
+        theme = self._themes.theme
+        layout = QTextLayout(hit.snippet, themes_module.interface_font())
+        option = QTextOption()
+        option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        layout.setTextOption(option)
+        formats = []
+        for start, end in hit.marks:
+            marked = QTextLayout.FormatRange()
+            # Qt counts UTF-16 units.
+            marked.start = _units(hit.snippet[:start])
+            marked.length = _units(hit.snippet[start:end])
+            marked.format = QTextCharFormat()
+            marked.format.setForeground(theme.color("text"))
+            marked.format.setBackground(theme.color("selection"))
+            formats.append(marked)
+        layout.setFormats(formats)
+        layout.beginLayout()
+        y = 0.0
+        for _ in range(_LINES):
+            line = layout.createLine()
+            if not line.isValid():
+                break
+            line.setLineWidth(rect.width())
+            line.setPosition(QPointF(0.0, y))
+            y += line.height()
+        layout.endLayout()
+        painter.setPen(theme.color("muted"))
+        layout.draw(painter, rect.topLeft())
+
+
+class SearchResults(QWidget):
+    """``hit_chosen(conversation_id, message_id)``: clicked or chosen by keyboard."""
+
+    hit_chosen = QtSignal(str, str)
+
+    def __init__(self, themes: ThemeManager, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.model = SearchHitModel()
+        self.heading = QLabel()
+        self.heading.setTextFormat(Qt.TextFormat.PlainText)
+        self.heading.setProperty("tone", "muted")
+        self.heading.setWordWrap(True)
+        self.heading.setContentsMargins(14, 8, 14, 4)
+        self.list = QListView()
+        self.list.setModel(self.model)
+        self.list.setItemDelegate(HitDelegate(themes, self.list))
+        self.list.setAccessibleName(tr("Messages found"))
+        self.list.setUniformItemSizes(True)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.setMouseTracking(True)
+        self.list.clicked.connect(self._on_list_chosen)
+        self.list.activated.connect(self._on_list_chosen)
+        themes.changed.connect(self.list.viewport().update)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.heading)
+        column.addWidget(self.list, 1)
+
+    def show_result(self, result: SearchResult) -> None:
+        """Shows what was found."""
+        self.model.set_hits(result.hits)
+        self.heading.setText(result_words(result))
+
+    def choose_first(self) -> bool:
+        """Opens the first hit. False if there is none."""
+        hit = self.model.hit(self.model.index(0)) if self.model.rowCount() else None
+        if hit is None:
+            return False
+        self.list.setCurrentIndex(self.model.index(0))
+        self.hit_chosen.emit(hit.conversation_id, hit.message_id)
+        return True
+
+    def _on_list_chosen(self, index: QModelIndex) -> None:
+        hit = self.model.hit(index)
+        if hit is not None:
+            self.hit_chosen.emit(hit.conversation_id, hit.message_id)
+
+
+def result_words(result: SearchResult) -> str:
+    """The line above the hits."""
+    if result.error:
+        return tr("The messages cannot be searched: {error}", error=result.error)
+    count = len(result.hits)
+    if count >= MAX_HITS:
+        words = tr("The newest {n} messages", n=count)
+    elif count:
+        words = tr_n("{n} message", "{n} messages", count)
+    else:
+        words = tr("No message says this.")
+    if not result.is_complete and count < MAX_HITS:
+        words += " " + tr("Some older messages were not searched.")
+    return words
+
+
+def _title_font() -> QFont:
+    font = themes_module.interface_font()
+    font.setWeight(QFont.Weight.DemiBold)
+    return font
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,236 @@
+"""Conversations go into files whole, and come back whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.conversation import ASSISTANT, USER, Conversation, Message, MessageStatus
+from app.exporting import file_name, to_json, to_markdown
+from app.exporting_import import ImportFileError, read_conversations, read_file
+from engine.api.errors import ErrorInfo
+from engine.api.events import RequestUsage
+from engine.api.params import OverflowPolicy, SamplingParams
+
+
+def branched() -> Conversation:
+    """A question with two answers, the older one with a further turn that is shown."""
+    conversation = Conversation(
+        title="Blocks / 缓存块",
+        title_is_automatic=False,
+        system_prompt="Be brief.\n\nAlways.",
+        overflow=OverflowPolicy.DROP_OLDEST,
+        draft="not sent",
+    )
+    question = conversation.append(Message(USER, "What is a block? 🦓"))
+    answer = conversation.append(
+        Message(
+            ASSISTANT,
+            "```python\nx = 1\n```",
+            model="starter",
+            params=SamplingParams(temperature=0.25, top_k=40, stop=("END",), max_tokens=9),
+            seed=2**64 - 1,
+            usage=RequestUsage(prompt_tokens=12, output_tokens=5, ttft_s=0.25),
+            finish_reason="length",
+            limit="max_tokens",
+            num_dropped=2,
+        )
+    )
+    failed = Message(
+        ASSISTANT,
+        "half",
+        question.message_id,
+        status=MessageStatus.ERROR,
+        error=ErrorInfo("device", "It failed.", "Restart.", (("free", 3), ("name", "x"))),
+    )
+    conversation.insert(failed)
+    conversation.active_leaf_id = answer.message_id
+    conversation.append(Message(USER, "And then?"))
+    return conversation
+
+
+def tree(conversation: Conversation) -> list[tuple[object, ...]]:
+    """Everything that a file keeps of the messages, with places in the list for ids."""
+    place = {message_id: n for n, message_id in enumerate(conversation.messages)}
+    return [
+        (
+            None if m.parent_id is None else place[m.parent_id],
+            *(m.role, m.content, m.status, m.created_at, m.model, m.params, m.seed, m.usage),
+            *(m.error, m.finish_reason, m.limit, m.num_dropped),
+        )
+        for m in conversation.messages.values()
+    ]
+
+
+def document(conversation: Conversation | None = None) -> dict[str, Any]:
+    return json.loads(to_json([conversation or branched()]))
+
+
+def read(value: object) -> list[Conversation]:
+    return read_conversations(json.dumps(value).encode())
+
+
+# --- JSON ---
+
+
+def test_every_branch_and_parameter_comes_back() -> None:
+    before = branched()
+    (after,) = read(document(before))
+    assert tree(after) == tree(before)
+    for name in ("title", "title_is_automatic", "system_prompt", "overflow", "draft"):
+        assert getattr(after, name) == getattr(before, name)
+    assert (after.created_at, after.updated_at) == (before.created_at, before.updated_at)
+    assert [m.content for m in after.path()] == [m.content for m in before.path()]
+    assert after.conversation_id != before.conversation_id
+    assert not after.messages.keys() & before.messages.keys()
+    assert not after.is_open
+
+
+def test_an_answer_that_was_streaming_comes_back_interrupted() -> None:
+    conversation = branched()
+    conversation.append(Message(ASSISTANT, "half", status=MessageStatus.STREAMING))
+    (after,) = read(document(conversation))
+    assert after.path()[-1].status is MessageStatus.INTERRUPTED
+
+
+def test_a_byte_order_mark_is_no_fault() -> None:
+    text = to_json([branched()])
+    assert len(read_conversations(b"\xef\xbb\xbf" + text.encode())) == 1
+
+
+def broken(*path: str | int, value: object) -> dict[str, Any]:
+    """A good document with one value changed."""
+    changed: Any = document()
+    inner = changed
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return changed
+
+
+MESSAGE = ("conversations", 0, "messages")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b'{"format": "quire', "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b"[]", "form that Quire knows"),
+        (b"null", "form that Quire knows"),
+        (b'{"a": 1}', "form that Quire knows"),
+        (b'[{"mapping": {}}, 3]', "form that Quire knows"),
+        (b'{"format": "other"}', "form that Quire knows"),
+        (b'{"format": "quire-conversations", "version": 2}', "version 2"),
+        (b'{"format": "quire-conversations", "version": 1}', "no list"),
+        (b'{"format": "quire-conversations", "version": 1, "conversations": []}', "no messages"),
+        (
+            b'{"format": "quire-conversations", "version": 1, "conversations": [3]}',
+            "Conversation 1",
+        ),
+    ],
+)
+def test_what_is_no_export_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(ImportFileError, match=reason):
+        read_conversations(data)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ((*MESSAGE, 0, "role"), "system", "role 'system'"),
+        ((*MESSAGE, 0, "content"), None, "None is not a text"),
+        ((*MESSAGE, 0, "created_at"), "today", "not a moment"),
+        ((*MESSAGE, 0, "created_at"), float("nan"), "not a moment"),
+        ((*MESSAGE, 0, "status"), "gone", "gone"),
+        ((*MESSAGE, 1, "parent"), "nobody", "is missing"),
+        ((*MESSAGE, 1, "params", "temperature"), -1, "temperature"),
+        ((*MESSAGE, 1, "params", "heat"), 1, "heat"),
+        ((*MESSAGE, 1, "usage", "ttft_s"), "soon", "not a number"),
+        ((*MESSAGE, 1, "seed"), "18446744073709551616", "seed"),
+        ((*MESSAGE, 1, "num_dropped"), float("inf"), "infinity"),
+        (("conversations", 0, "title"), 5, "not a text"),
+        (("conversations", 0, "overflow"), "explode", "explode"),
+        (("conversations", 0, "messages"), None, "NoneType"),
+    ],
+)
+def test_one_wrong_value_refuses_the_file(
+    path: tuple[Any, ...], value: object, reason: str
+) -> None:
+    with pytest.raises(ImportFileError, match=reason) as caught:
+        read(broken(*path, value=value))
+    assert "Conversation 1 of 1" in caught.value.message
+
+
+def test_messages_in_a_circle_are_refused() -> None:
+    changed = document()
+    first, second = changed["conversations"][0]["messages"][:2]
+    first["parent"] = second["id"]
+    with pytest.raises(ImportFileError, match="circle"):
+        read(changed)
+
+
+def test_two_messages_with_one_id_are_refused() -> None:
+    changed = document()
+    messages = changed["conversations"][0]["messages"]
+    messages[1]["id"] = messages[0]["id"]
+    with pytest.raises(ImportFileError, match="same id"):
+        read(changed)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ImportFileError, match=r"none\.json cannot be read: No such file"):
+        read_file(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(ImportFileError, match=r"bad\.json: This is not JSON"):
+        read_file(tmp_path / "bad.json")
+
+
+# --- Markdown ---
+
+
+def test_markdown_has_the_shown_branch() -> None:
+    text = to_markdown(branched(), "你", "回答")
+    assert text.startswith("# Blocks / 缓存块\n\n> Be brief.\n>\n> Always.\n\n## 你\n\n*2")
+    assert "## 回答\n\n*starter · 2" in text
+    assert "```python\nx = 1\n```\n\n## 你" in text
+    assert text.endswith("And then?\n")
+    assert "half" not in text
+    assert "not sent" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [
+        ("```py\nx", "x\n```\n"),
+        ("````\n```\nx", "x\n````\n"),
+        ("~~~\n```", "```\n~~~\n"),
+        ("```\nx\n```", "x\n```\n"),
+        ("plain", "plain\n"),
+    ],
+)
+def test_an_open_code_block_is_closed(content: str, end: str) -> None:
+    conversation = Conversation()
+    conversation.append(Message(USER, content))
+    assert to_markdown(conversation).endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Blocks / 缓存块", "Blocks 缓存块.md"),
+        ("", "Quire.md"),
+        ("...", "Quire.md"),
+        ("con", "Quire con.md"),
+        ('a<b>:"c|?*', "a b c.md"),
+        ("../../etc", "etc.md"),
+        ("x" * 300, "x" * 80 + ".md"),
+    ],
+)
+def test_names_of_files_are_safe(title: str, name: str) -> None:
+    assert file_name(Conversation(title=title), ".md") == name
