@@ -215,3 +215,15 @@ def test_sizes_that_will_come_up_are_captured_one_at_a_time(cuda, tiling: Tiles 
         assert {sizes.decodes for sizes, _ in recorder.captured} == {1, 2, 4, 8}
     else:
         assert prompts == {0, *(prompt_rows(count) for count in range(1, 2049))}
+
+
+def test_samples_of_decodes_and_chunks_lie_behind_each_other() -> None:
+    """Three decodes in a place for four, then two chunks in a place for eight."""
+    drawn = Drawn(torch.arange(12), torch.arange(12.0)[:, None])
+    step = SimpleNamespace(num_decodes=3, sampled_rows=[0] * 5)
+    close = step_graphs._without_padding(drawn, step, Sizes(4, 16, 12, 9))
+    assert close.tokens.tolist() == [0, 1, 2, 4, 5]
+    assert close.logprobs is not None
+    assert close.logprobs.flatten().tolist() == [0, 1, 2, 4, 5]
+    plain = step_graphs._without_padding(Drawn(drawn.tokens, None), step, Sizes(4, 16, 12, 9))
+    assert plain.logprobs is None
