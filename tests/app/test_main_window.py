@@ -1,4 +1,4 @@
-"""The whole window over the scripted engine, driven by mouse and keyboard."""
+"""Chatting in the whole window over the scripted engine, by mouse and keyboard; refusals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtWidgets import QApplication
 
-from app.conversation import ASSISTANT, MessageStatus
+from app.conversation import MessageStatus
 from app.session_state import ModelStatus
-from app.widgets.dialogs import ShortcutsDialog, SystemPromptDialog, confirm_link
 from app.widgets.swatch import Activity
 from engine.api.commands import LoadModel, Submit
 from engine.api.errors import ModelFileError, PromptTooLongError, StarterModelMissingError
@@ -18,8 +17,13 @@ from tests.helpers.window_stage import SHORT, Stage, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
 
+
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
 LEFT = Qt.MouseButton.LeftButton
+
+
 LONG = "Many words come here. " * 400
 
 
@@ -50,9 +54,6 @@ def wait_idle(stage: Stage, qtbot) -> None:
 
 def shown_texts(stage: Stage) -> list[str]:
     return [item.text for item in stage.page.transcript.items]
-
-
-# --- chatting ---
 
 
 def test_a_question_is_answered(stage: Stage, qtbot) -> None:
@@ -158,9 +159,6 @@ def test_regenerate_keeps_both_versions(stage: Stage, qtbot) -> None:
     assert (item.text, item.view.version) == ("First version.", 1)
 
 
-# --- refusals ---
-
-
 def test_a_refused_message_comes_back_into_the_composer(qtbot) -> None:
     def refuse(_submit: Submit) -> PromptTooLongError:
         return PromptTooLongError("The prompt has 9 tokens, the context 4.", tokens=9, limit=4)
@@ -245,268 +243,3 @@ def test_a_message_sent_while_loading_is_answered_later(qtbot) -> None:
         wait_idle(stage, qtbot)
         assert shown_texts(stage) == ["Early", SHORT]
         assert not stage.window.status_strip.progress.isVisible()
-
-
-# --- tabs ---
-
-
-def test_new_close_and_reopen_a_tab_by_keyboard(stage: Stage, qtbot) -> None:
-    first = send(stage, "Keep this")
-    wait_idle(stage, qtbot)
-    QTest.keyClick(stage.window, Qt.Key.Key_T, CONTROL)
-    assert stage.window.tab_area.tabs.count() == 2
-    stage.window.show_conversation(first)
-    QTest.keyClick(stage.window, Qt.Key.Key_W, CONTROL)
-    assert stage.window.tab_area.tabs.index_of(first) == -1
-    QTest.keyClick(stage.window, Qt.Key.Key_T, CONTROL | SHIFT)
-    assert stage.window.tab_area.tabs.current_id() == first
-    assert shown_texts(stage) == ["Keep this", SHORT]
-
-
-def test_closing_the_last_tab_opens_an_empty_one(stage: Stage) -> None:
-    only = stage.page.conversation_id
-    stage.window.tab_area.close_conversation(only)
-    assert stage.window.tab_area.tabs.count() == 1
-    assert stage.page.conversation_id != only
-
-
-def test_f2_renames(stage: Stage) -> None:
-    QTest.keyClick(stage.window, Qt.Key.Key_F2)
-    editor = stage.window.tab_area.tabs.editor
-    assert editor is not None
-    editor.selectAll()
-    QTest.keyClicks(editor, "My name")
-    QTest.keyClick(editor, Qt.Key.Key_Return)
-    assert stage.session.conversation(stage.page.conversation_id).title == "My name"
-    assert stage.window.tab_area.tabs.tabText(0) == "My name"
-
-
-def test_fork_at_a_message_opens_a_tab_with_the_branch(stage: Stage, qtbot) -> None:
-    first = send(stage, "One")
-    wait_idle(stage, qtbot)
-    send(stage, "Two")
-    wait_idle(stage, qtbot)
-    answer = stage.session.conversation(first).path()[1]
-    assert answer.role == ASSISTANT
-    stage.page.transcript.fork_requested.emit(answer.message_id)
-    assert stage.window.tab_area.tabs.count() == 2
-    assert stage.page.conversation_id != first
-    assert shown_texts(stage) == ["One", SHORT]
-
-
-def test_next_and_previous_tab_go_round(stage: Stage) -> None:
-    ids = [stage.page.conversation_id, stage.window.new_tab(), stage.window.new_tab()]
-    tabs = stage.window.tab_area.tabs
-    stage.window.actions_registry["next_tab"].trigger()
-    assert tabs.current_id() == ids[0]
-    stage.window.actions_registry["previous_tab"].trigger()
-    assert tabs.current_id() == ids[2]
-
-
-def test_moving_a_tab_changes_the_session(stage: Stage) -> None:
-    ids = [stage.page.conversation_id, stage.window.new_tab()]
-    stage.window.tab_area.tabs.moveTab(0, 1)
-    assert stage.session.conversation_ids() == ids[::-1]
-
-
-def test_drafts_are_kept_per_tab(stage: Stage) -> None:
-    first = stage.page.conversation_id
-    QTest.keyClicks(stage.page.composer.edit, "half a thought")
-    second = stage.window.new_tab()
-    assert stage.page.composer.text() == ""
-    stage.window.show_conversation(first)
-    assert stage.page.composer.text() == "half a thought"
-    assert stage.session.conversation(first).draft == "half a thought"
-    assert stage.session.conversation(second).draft == ""
-
-
-def test_open_stream_and_close_many_tabs(stage: Stage, qtbot) -> None:
-    for n in range(15):
-        conversation_id = stage.window.new_tab()
-        stage.window.submit_text(conversation_id, f"Question {n}")
-        qtbot.wait(3)
-        stage.window.tab_area.close_conversation(conversation_id)
-    wait_idle(stage, qtbot)
-    assert stage.window.tab_area.tabs.count() == 1
-    assert len(stage.window.tab_area._pages) == 1
-
-
-@pytest.mark.parametrize(
-    "action_id",
-    [
-        *("new_tab", "reopen_tab", "rename", "fork", "stop", "regenerate", "copy_answer"),
-        *("system_prompt", "focus_composer", "focus_transcript", "jump_to_latest", "next_tab"),
-        *("previous_tab", "toggle_sidebar", "toggle_cache_panel", "toggle_theme", "close_tab"),
-    ],
-)
-def test_shortcuts_work_while_typing(stage: Stage, action_id: str) -> None:
-    action = stage.window.actions_registry[action_id]
-    triggered: list[str] = []
-    action.triggered.connect(lambda _checked: triggered.append(action_id))
-    combination = action.shortcut()[0]
-    edit = stage.page.composer.edit
-    QTest.keyClick(edit, combination.key(), combination.keyboardModifiers())
-    assert triggered == [action_id]
-
-
-# --- empty tab, system prompt ---
-
-
-def test_an_example_is_sent_by_a_click(stage: Stage, qtbot) -> None:
-    example = stage.page.empty_state.examples[1]
-    QTest.mouseClick(example, LEFT)
-    wait_idle(stage, qtbot)
-    assert shown_texts(stage) == [example.text(), SHORT]
-    assert not stage.page.empty_state.isVisible()
-
-
-def test_the_system_prompt_of_an_empty_tab_is_used(stage: Stage, qtbot) -> None:
-    prompt = stage.page.empty_state.prompt
-    prompt.setPlainText("Answer like a pirate.")
-    send(stage, "Hello")
-    wait_idle(stage, qtbot)
-    submits = [c for c in stage.engine.commands if isinstance(c, Submit)]
-    assert submits[0].messages[0].content == "Answer like a pirate."
-
-
-def test_a_system_prompt_becomes_the_default_of_new_tabs(stage: Stage) -> None:
-    empty = stage.page.empty_state
-    assert not empty.default_button.isVisible()
-    empty.prompt.setPlainText("Be brief.")
-    assert empty.default_button.isVisible()
-    QTest.mouseClick(empty.default_button, LEFT)
-    stage.window.new_tab()
-    assert stage.page.empty_state.prompt.toPlainText() == "Be brief."
-    assert stage.page.empty_state.shared.text() == "Shared by new tabs"
-
-
-def test_the_system_prompt_is_edited_in_a_dialog_later(stage: Stage, qtbot) -> None:
-    conversation_id = send(stage, "Hello")
-    wait_idle(stage, qtbot)
-    QTest.mouseClick(stage.page.composer.prompt_button, LEFT)
-    dialog = stage.page.findChild(SystemPromptDialog)
-    assert dialog is not None
-    dialog.edit.setPlainText("Another prompt.")
-    dialog.accept()
-    assert stage.session.conversation(conversation_id).system_prompt == "Another prompt."
-    assert stage.session.default_system_prompt != "Another prompt."
-
-
-# --- the window itself ---
-
-
-def test_first_painted_comes_once(qtbot) -> None:
-    with window_stage(qtbot, load=False) as stage:
-        qtbot.waitUntil(lambda: stage.window._was_painted)
-        times: list[int] = []
-        stage.window.first_painted.connect(lambda: times.append(1))
-        stage.window.repaint()
-        qtbot.wait(20)
-        assert times == []
-
-
-def test_panel_and_side_bar_are_toggled(stage: Stage) -> None:
-    window = stage.window
-    assert window.cache_panel.isVisible()
-    assert window.panel_dock.width() >= 360
-    QTest.keyClick(window, Qt.Key.Key_P, CONTROL | SHIFT)
-    assert not window.cache_panel.isVisible()
-    assert not stage.settings.values.cache_panel_visible
-    assert not window.actions_registry["toggle_cache_panel"].isChecked()
-    QTest.keyClick(window, Qt.Key.Key_B, CONTROL)
-    assert not window.side_bar.isVisible()
-    QTest.keyClick(window, Qt.Key.Key_P, CONTROL | SHIFT)
-    QTest.keyClick(window, Qt.Key.Key_B, CONTROL)
-    assert window.cache_panel.isVisible()
-    assert window.side_bar.isVisible()
-
-
-def test_a_narrow_window_hides_the_side_bar_by_itself(stage: Stage, qtbot) -> None:
-    stage.window.resize(820, 700)
-    qtbot.waitUntil(lambda: not stage.window.side_bar.isVisible())
-    assert stage.window.tab_area.width() >= 360
-    stage.window.resize(1300, 820)
-    qtbot.waitUntil(stage.window.side_bar.isVisible)
-
-
-def test_the_panel_goes_below_and_back(stage: Stage) -> None:
-    action = stage.window.actions_registry["panel_below"]
-    action.trigger()
-    area = stage.window.dockWidgetArea(stage.window.panel_dock)
-    assert area == Qt.DockWidgetArea.BottomDockWidgetArea
-    assert action.isChecked()
-    action.trigger()
-    area = stage.window.dockWidgetArea(stage.window.panel_dock)
-    assert area == Qt.DockWidgetArea.RightDockWidgetArea
-
-
-def test_theme_is_switched_and_kept(stage: Stage) -> None:
-    stage.window.actions_registry["theme_dark"].trigger()
-    assert stage.themes.theme.dark
-    assert stage.settings.values.theme == "dark"
-    QTest.keyClick(stage.window, Qt.Key.Key_D, CONTROL | SHIFT)
-    assert not stage.themes.theme.dark
-    assert stage.window.actions_registry["theme_light"].isChecked()
-
-
-def test_the_language_takes_effect_later_and_says_so(stage: Stage) -> None:
-    stage.window.actions_registry["language_zh_CN"].trigger()
-    assert stage.settings.values.language == "zh_CN"
-    assert "started again" in stage.window.tab_area.notices.bars[0].label.text()
-
-
-def test_the_shortcuts_dialog_opens_without_blocking(stage: Stage) -> None:
-    QTest.keyClick(stage.window, Qt.Key.Key_F1)
-    dialog = stage.window.findChild(ShortcutsDialog)
-    assert dialog is not None
-    assert not dialog.isModal()
-    dialog.close()
-
-
-def test_the_composer_has_the_focus_and_ctrl_l_brings_it_back(stage: Stage) -> None:
-    stage.window.activateWindow()
-    stage.window.side_bar.search.setFocus()
-    QTest.keyClick(stage.window, Qt.Key.Key_L, CONTROL)
-    assert QApplication.focusWidget() is stage.page.composer.edit
-
-
-def test_the_last_answer_is_copied_as_markdown(stage: Stage, qtbot) -> None:
-    stage.engine.script = lambda _submit: "Some **bold** text."
-    send(stage, "Question")
-    wait_idle(stage, qtbot)
-    QTest.keyClick(stage.window, Qt.Key.Key_C, CONTROL | SHIFT)
-    assert QGuiApplication.clipboard().text() == "Some **bold** text."
-
-
-def test_a_notice_is_shown_once_and_can_be_dismissed(stage: Stage) -> None:
-    for _ in range(2):
-        stage.session.report("disk_full", "The disk is full.", "Free some space.")
-    bars = stage.window.tab_area.notices.bars
-    assert [bar.label.text() for bar in bars] == ["The disk is full. Free some space."]
-    QTest.mouseClick(bars[0].close_button, LEFT)
-    assert not stage.window.tab_area.notices.isVisible()
-
-
-def test_a_link_is_opened_only_after_a_question(stage: Stage) -> None:
-    box = confirm_link("https://example.org/path", stage.window)
-    assert isinstance(box, QMessageBox)
-    assert "example.org" in box.text()
-    assert box.textFormat() is Qt.TextFormat.PlainText
-    assert box.defaultButton().text() == box.button(QMessageBox.StandardButton.Cancel).text()
-    box.close()
-    assert confirm_link("javascript:alert(1)", stage.window) is None
-
-
-def test_the_real_host_of_a_look_alike_is_shown(stage: Stage) -> None:
-    box = confirm_link("https://ex\u0430mple.org/", stage.window)
-    assert box is not None
-    assert "xn--" in box.text()
-    box.close()
-
-
-def test_the_status_strip_tells_model_and_pool(stage: Stage, qtbot) -> None:
-    strip = stage.window.status_strip
-    assert strip.model.text().startswith("Scripted · cpu")
-    send(stage, "Question")
-    wait_idle(stage, qtbot)
-    assert "free" in strip.pool.text()

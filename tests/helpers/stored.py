@@ -1,0 +1,29 @@
+"""Conversations that a test has put into a store."""
+
+from __future__ import annotations
+
+from app.conversation import ASSISTANT, USER, Conversation, Message
+from app.store import Store
+
+
+def saved(store: Store, *contents: str) -> Conversation:
+    """A stored conversation with these messages, users and answers in turn."""
+    conversation = Conversation(system_prompt="Be brief.")
+    store.save_conversation(conversation)
+    for n, content in enumerate(contents):
+        role = ASSISTANT if n % 2 else USER
+        message = conversation.append(Message(role, content, created_at=float(n)))
+        store.save_message(conversation.conversation_id, message)
+    store.save_conversation(conversation)
+    return conversation
+
+
+def loaded(store: Store, conversation: Conversation) -> Conversation:
+    assert store.flush()
+    found = store.load_conversation(conversation.conversation_id)
+    assert found is not None
+    return found
+
+
+def contents(conversation: Conversation) -> list[str]:
+    return [message.content for message in conversation.path()]
