@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from engine.api.client import ENGINE_THREAD_NAME, QueueClient
 from engine.api.commands import (
@@ -30,7 +29,6 @@ from engine.api.commands import (
 from engine.api.errors import EngineError, ErrorInfo, NotSupportedYetError, PromptTooLongError
 from engine.api.events import (
     CommandFailed,
-    EngineStats,
     EngineStatus,
     EngineStatusChanged,
     FinishReason,
@@ -48,12 +46,10 @@ from engine.api.events import (
     TokensGenerated,
 )
 from engine.api.params import TurnTokens
-from engine.api.snapshot import FREE, USED, PoolColumns, RequestRow, Snapshot
 from engine.context_policy import fit_prompt
+from tests.helpers.fake_pool import BLOCK_SIZE, NUM_BLOCKS, FakePool, Running
 from tests.helpers.word_encoder import WordEncoder, words_of
 
-BLOCK_SIZE = 16
-NUM_BLOCKS = 512
 Script = Callable[[Submit], str]
 Refusal = Callable[[Submit], EngineError | None]
 
@@ -62,23 +58,6 @@ def repeat_question(submit: Submit) -> str:
     """The ordinary script: some words about the question."""
     question = submit.messages[-1].content
     return f"You asked: {question} Here is what I know. " + "It is a long story. " * 12
-
-
-@dataclass(slots=True)
-class _Running:
-    submit: Submit
-    prompt: list[int]
-    cached: int
-    words: list[str]
-    started_s: float
-    history: int
-    output: list[int] = field(default_factory=list)
-    first_s: float = 0.0
-    chars: int = 0
-
-    @property
-    def request_id(self) -> str:
-        return self.submit.request_ids[0]
 
 
 class FakeEngine(QueueClient):
@@ -108,12 +87,12 @@ class FakeEngine(QueueClient):
         self._step_s = 1.0 / tokens_per_s
         self._load_s = load_s
         self._posted = threading.Event()
-        self._running: list[_Running] = []
+        self._running: list[Running] = []
         self._loaded = False
         self._ending = False
         self._death: ErrorInfo | None = None
         self._subscribed = False
-        self._computed: dict[tuple[int, ...], int] = {}
+        self._pool = FakePool()
         self._step = 0
         self._last_stats_s = 0.0
         self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD_NAME, daemon=True)
@@ -173,7 +152,9 @@ class FakeEngine(QueueClient):
                     self._finish(running, FinishReason.CANCELLED)
             case SubscribePool():
                 self._subscribed = True
-                self._publish()
+                self.publish(
+                    self._pool.snapshot(self._running, self._step, self.info.context_length)
+                )
             case UnsubscribePool():
                 self._subscribed = False
             case Forecast():
@@ -234,16 +215,16 @@ class FakeEngine(QueueClient):
         words = words_of(self.script(submit))
         if submit.params.max_tokens is not None:
             words = words[: submit.params.max_tokens]
-        cached = self._cached(prompt)
+        cached = self._pool.cached(prompt)
         history = fitted.prompt.history_end
-        running = _Running(submit, prompt, cached, words, time.monotonic(), history)
+        running = Running(submit, prompt, cached, words, time.monotonic(), history)
         self.post(
             RequestQueued(
                 request_id, conversation_id, len(prompt), 0, submit.params, cut=fitted.cut
             )
         )
         self.post(PrefillProgress(request_id, conversation_id, len(prompt), len(prompt), cached))
-        self._compute(prompt)
+        self._pool.compute(prompt)
         self._running.append(running)
 
     def _forecast(self, command: Forecast) -> None:
@@ -255,7 +236,7 @@ class FakeEngine(QueueClient):
             self.post(CommandFailed(command.command_id, "Forecast", error.info()))
             return
         prompt = fitted.prompt.token_ids
-        cached = self._cached(prompt)
+        cached = self._pool.cached(prompt)
         self.post(
             ForecastReady(
                 command.command_id,
@@ -291,21 +272,25 @@ class FakeEngine(QueueClient):
                 )
             )
         if self._subscribed:
-            self._publish()
+            self._show_pool()
         now = time.monotonic()
         if now - self._last_stats_s > 0.2:
             self._last_stats_s = now
-            self.post(self._stats())
+            self.post(self._pool.stats(self._running, self._step))
+
+    def _show_pool(self) -> None:
+        context = self.info.context_length
+        self.publish(self._pool.snapshot(self._running, self._step, context))
 
     def _finish(
-        self, running: _Running, reason: FinishReason, error: ErrorInfo | None = None
+        self, running: Running, reason: FinishReason, error: ErrorInfo | None = None
     ) -> None:
         self._running.remove(running)
         limit = ""
         if reason is FinishReason.STOP and len(running.words) == running.submit.params.max_tokens:
             reason, limit = FinishReason.LENGTH, "max_tokens"
         ids = running.prompt + running.output
-        self._compute(ids[:-1])
+        self._pool.compute(ids[:-1])
         now = time.monotonic()
         seconds = max(now - running.started_s, 1e-6)
         usage = RequestUsage(
@@ -336,96 +321,6 @@ class FakeEngine(QueueClient):
                 limit=limit,
                 error=error,
             )
-        )
-
-    # --- tokens and blocks ---
-
-    def _cached(self, ids: list[int]) -> int:
-        cached = 0
-        while (end := cached + BLOCK_SIZE) < len(ids) and tuple(ids[:end]) in self._computed:
-            cached = end
-        return cached
-
-    def _compute(self, ids: list[int]) -> None:
-        for end in range(BLOCK_SIZE, len(ids) + 1, BLOCK_SIZE):
-            self._computed.setdefault(tuple(ids[:end]), len(self._computed) % NUM_BLOCKS)
-
-    def _tables(self) -> dict[str, list[int]]:
-        tables: dict[str, list[int]] = {}
-        for running in self._running:
-            ends = range(BLOCK_SIZE, len(running.prompt) + 1, BLOCK_SIZE)
-            tables[running.request_id] = [self._computed[tuple(running.prompt[:e])] for e in ends]
-        return tables
-
-    def _stats(self) -> EngineStats:
-        counts = self._counts()
-        used = sum(1 for count in counts if count)
-        shared = sum(1 for count in counts if count > 1)
-        running, free = len(self._running), NUM_BLOCKS - used
-        return EngineStats(self._step, running, 0, used, 0, free, shared, 100.0, 900.0, 0)
-
-    def _counts(self) -> array[int]:
-        counts = array("H", [0] * NUM_BLOCKS)
-        for table in self._tables().values():
-            for block_id in table:
-                counts[block_id] += 1
-        return counts
-
-    def _publish(self) -> None:
-        tables = self._tables()
-        counts = self._counts()
-        owners = [running.submit.conversation_id for running in self._running]
-        owner_column = array("i", [-1] * NUM_BLOCKS)
-        for index, running in enumerate(self._running):
-            for block_id in tables[running.request_id]:
-                owner_column[block_id] = index
-        used = sum(1 for count in counts if count)
-        pool = PoolColumns(
-            state=bytes(USED if count else FREE for count in counts),
-            ref_count=counts.tobytes(),
-            pins=bytes(2 * NUM_BLOCKS),
-            owner=owner_column.tobytes(),
-            fill=array("H", [BLOCK_SIZE if count else 0 for count in counts]).tobytes(),
-            last_step=array("i", [self._step if count else -1 for count in counts]).tobytes(),
-            block_hash=bytes(8 * NUM_BLOCKS),
-        )
-        self.publish(
-            Snapshot(
-                last_seq=0,
-                step=self._step,
-                time_s=time.monotonic(),
-                num_blocks=NUM_BLOCKS,
-                block_size=BLOCK_SIZE,
-                block_bytes=1000,
-                watermark_blocks=5,
-                context_length=self.info.context_length,
-                owners=tuple(owners),
-                pool=pool,
-                requests=tuple(self._row(r, tables[r.request_id]) for r in self._running),
-                num_used=used,
-                num_cached=0,
-                num_free=NUM_BLOCKS - used,
-                decode_tokens_per_s=100.0,
-                prefill_tokens_per_s=900.0,
-                total_computed_tokens=0,
-                total_cached_tokens=0,
-                invariant_violations=0,
-            )
-        )
-
-    def _row(self, running: _Running, table: list[int]) -> RequestRow:
-        tokens = len(running.prompt) + len(running.output)
-        return RequestRow(
-            running.request_id,
-            running.submit.conversation_id,
-            "decode",
-            tuple(table),
-            tokens,
-            len(running.prompt),
-            tokens,
-            running.cached,
-            "",
-            0,
         )
 
 
