@@ -235,15 +235,16 @@ class Store:
         """Saves conversations whole, all of them or none; they are the store's from now on."""
 
         def job(connection: sqlite3.Connection) -> None:
-            for conversation in conversations:
-                connection.execute(_SAVE_CONVERSATION, conversation_row(conversation))
-                connection.executemany(
-                    _SAVE_MESSAGE,
-                    (
-                        message_row(conversation.conversation_id, message)
-                        for message in conversation.messages.values()
-                    ),
-                )
+            connection.executemany(_SAVE_CONVERSATION, map(conversation_row, conversations))
+            # The oldest first: a search begins with what was stored last.
+            messages = [
+                (message.created_at, conversation.conversation_id, message)
+                for conversation in conversations
+                for message in conversation.messages.values()
+            ]
+            messages.sort(key=lambda entry: entry[0])
+            rows = (message_row(owner, message) for _, owner, message in messages)
+            connection.executemany(_SAVE_MESSAGE, rows)
 
         self._put("conversations", new_id(), job)
 

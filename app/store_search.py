@@ -29,9 +29,9 @@ _INDEX = f"""
         SELECT document_id, new.content || {_PAD} FROM search_documents
         WHERE message_id = new.message_id;"""
 
-# The rowid of ``messages`` is not the document's: SQLite may number it anew. Newer messages have
-# higher document ids. An answer that is being streamed has no document: its text changes twice a
-# second.
+# The rowid of ``messages`` is not the document's: SQLite may number it anew. Messages that came
+# later have higher document ids. An answer that is being streamed has no document: its text
+# changes twice a second.
 SEARCH_SCHEMA = f"""
 CREATE TABLE search_documents (
     document_id INTEGER PRIMARY KEY,
@@ -83,7 +83,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The newest hits first, at most ``MAX_HITS``.
+    """Hits among the messages that were stored last, at most ``MAX_HITS``, the newest first.
 
     ``is_complete``: false if old messages were not looked at: they are still being indexed, or the
     words are too short and too frequent. ``error``: why nothing could be looked up, or empty.
@@ -144,6 +144,7 @@ def find_messages(connection: sqlite3.Connection, query: str) -> SearchResult:
         if budget == 0 or len(hits) == MAX_HITS:
             break
     missing = connection.execute("SELECT 1 FROM search_documents WHERE is_indexed = 0 LIMIT 1")
+    hits.sort(key=lambda hit: hit.created_at, reverse=True)
     is_complete = budget > 0 and missing.fetchone() is None
     return SearchResult(query, tuple(hits), is_complete)
 
@@ -161,6 +162,10 @@ def make_snippet(
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
     """One line around ``place`` without control characters, and where the words are in it."""
     start, end = max(0, place - _BEFORE), place + _AFTER
+    if start:
+        # From the beginning of a word, where words have spaces between them.
+        space = text.find(" ", start, place)
+        start = start if space < 0 else space + 1
     shown = "".join(c if c.isprintable() else " " for c in text[start:end])
     shown = " ".join(shown.split())
     shown = f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"

@@ -92,33 +92,56 @@ class HitDelegate(QStyledItemDelegate):
 
     def _draw_snippet(self, painter: QPainter, hit: SearchHit, rect: QRectF) -> None:
         theme = self._themes.theme
-        layout = QTextLayout(hit.snippet, themes_module.interface_font())
-        option = QTextOption()
-        option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
-        layout.setTextOption(option)
+        text = fitting_text(hit.snippet, rect.width())
         formats = []
         for start, end in hit.marks:
             marked = QTextLayout.FormatRange()
             # Qt counts UTF-16 units.
-            marked.start = _units(hit.snippet[:start])
-            marked.length = _units(hit.snippet[start:end])
+            marked.start = len(_units(text[:start])) // 2
+            marked.length = len(_units(text[start:end])) // 2
             marked.format = QTextCharFormat()
             marked.format.setForeground(theme.color("text"))
             marked.format.setBackground(theme.color("selection"))
             formats.append(marked)
-        layout.setFormats(formats)
-        layout.beginLayout()
-        y = 0.0
-        for _ in range(_LINES):
-            line = layout.createLine()
-            if not line.isValid():
-                break
-            line.setLineWidth(rect.width())
-            line.setPosition(QPointF(0.0, y))
-            y += line.height()
-        layout.endLayout()
+        layout, _next = _laid_out(text, rect.width(), formats)
         painter.setPen(theme.color("muted"))
         layout.draw(painter, rect.topLeft())
+
+
+def fitting_text(snippet: str, width: float) -> str:
+    """As much of it as two lines take, with an ellipsis where it is cut."""
+    layout, following = _laid_out(snippet, width, [])
+    units = _units(snippet)
+    if following * 2 >= len(units):
+        return snippet
+    last = layout.lineAt(layout.lineCount() - 1).textStart()
+    head = units[: last * 2].decode("utf-16-le")
+    rest = units[last * 2 :].decode("utf-16-le")
+    metrics = QFontMetrics(themes_module.interface_font())
+    return head + metrics.elidedText(rest, Qt.TextElideMode.ElideRight, int(width))
+
+
+def _laid_out(
+    text: str, width: float, formats: list[QTextLayout.FormatRange]
+) -> tuple[QTextLayout, int]:
+    """The first lines, and where the next would begin, in UTF-16 units."""
+    layout = QTextLayout(text, themes_module.interface_font())
+    option = QTextOption()
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+    layout.setTextOption(option)
+    layout.setFormats(formats)
+    layout.beginLayout()
+    y, following = 0.0, 0
+    for _ in range(_LINES):
+        line = layout.createLine()
+        if not line.isValid():
+            break
+        line.setLineWidth(width)
+        line.setPosition(QPointF(0.0, y))
+        y += line.height()
+        following = line.textStart() + line.textLength()
+    layout.endLayout()
+    return layout, following
 
 
 class SearchResults(QWidget):
@@ -192,5 +215,5 @@ def _title_font() -> QFont:
     return font
 
 
-def _units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+def _units(text: str) -> bytes:
+    return text.encode("utf-16-le")

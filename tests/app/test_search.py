@@ -13,7 +13,7 @@ from PySide6.QtTest import QTest
 from app.conversation import ASSISTANT, USER, Conversation, Message
 from app.search import Searcher
 from app.store_search import SearchHit, SearchResult
-from app.widgets.search_results import result_words
+from app.widgets.search_results import fitting_text, result_words
 from tests.helpers.window_stage import Stage, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -117,6 +117,20 @@ def test_a_long_search_is_broken_off_by_the_next(
 )
 def test_what_was_found_in_words(result: SearchResult, words: str) -> None:
     assert result_words(result) == words
+
+
+@pytest.mark.parametrize("text", ["word " * 40, "缓存块" * 40, "🦓" * 90, "word 🦓 缓存 " * 20])
+def test_a_long_snippet_is_cut_to_two_lines(qapp, text: str) -> None:
+    cut = fitting_text(text, 200.0)
+    assert cut.endswith("…")
+    assert text.startswith(cut[:-1])
+    assert fitting_text(cut, 200.0) == cut
+    assert len(cut) > 10
+
+
+def test_a_short_snippet_stays_whole(qapp) -> None:
+    assert fitting_text("🦓 short", 200.0) == "🦓 short"
+    assert fitting_text("", 200.0) == ""
 
 
 # --- the side bar ---

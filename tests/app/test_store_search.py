@@ -131,6 +131,25 @@ def test_a_hit_tells_where_it_is(store: Store) -> None:
     assert hit.snippet.isprintable()
 
 
+def test_a_snippet_begins_with_a_whole_word(store: Store) -> None:
+    saved(store, f"{'wonderful ' * 9}needle")
+    (hit,) = look_up(store, "needle").hits
+    assert hit.snippet == "…wonderful wonderful needle"
+
+
+def test_messages_from_elsewhere_are_found_in_the_order_of_their_times(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store_search.MAX_HITS", 2)
+    conversations = []
+    for moment in (300.0, 100.0, 200.0):
+        conversation = Conversation()
+        conversation.append(Message(USER, f"needle {moment}", created_at=moment))
+        conversations.append(conversation)
+    store.add_conversations(conversations)
+    assert [hit.created_at for hit in look_up(store, "needle").hits] == [300.0, 200.0]
+
+
 def test_a_changed_message_is_found_by_its_new_text_only(store: Store) -> None:
     conversation = saved(store, "old words", "answer")
     message = conversation.path()[0]
