@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.api.client import start_engine
 from engine.api.commands import LoadModel
 from engine.api.events import EngineStats, ModelLoaded, RequestFinished
 from engine.model_loader import ModelLoader
 from engine.snapshotter import Snapshotter
 from tests.helpers.engine_cases import CheckedEngine
 from tests.helpers.fake_loaded import fake_engine
-from tests.helpers.talk import Talk, submit
+from tests.helpers.talk import Talk, submit, talk_with_engine
 
 
 def test_recount_is_cut_and_finds_what_one_piece_finds() -> None:
@@ -58,9 +57,8 @@ def test_fault_that_the_core_survived_is_shown() -> None:
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
-    client = start_engine()
-    yield Talk(client)
-    assert client.close(5.0), "the engine thread did not end"
+    with talk_with_engine() as made:
+        yield made
 
 
 class Preparing:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.client import start_engine
 from engine.api.commands import (
     CompareBackends,
     Inspect,
@@ -28,7 +27,7 @@ from engine.api.events import (
 )
 from engine.api.params import ChatMessage, EngineConfig, SamplingParams
 from tests.helpers.fake_loaded import install_fake_loader
-from tests.helpers.talk import Talk
+from tests.helpers.talk import Talk, talk_with_engine
 from tests.helpers.tiny_gguf import TinyGguf
 
 MESSAGES = (ChatMessage("user", "hello world, tell me of pages"),)
@@ -37,9 +36,8 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=30, seed=0)
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
-    client = start_engine()
-    yield Talk(client)
-    assert client.close(10.0), "the engine thread did not end"
+    with talk_with_engine(patience_s=10.0) as made:
+        yield made
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from app.paths import models_dir
-from engine.api.client import start_engine
 from engine.api.commands import Forecast, LoadModel, Submit
 from engine.api.events import (
     FinishReason,
@@ -27,7 +26,7 @@ from engine.api.params import (
     SamplingParams,
 )
 from tests.helpers.starter import starter_gguf
-from tests.helpers.talk import Talk
+from tests.helpers.talk import Talk, talk_with_engine
 
 CONTEXT, BLOCK = 192, 16
 PARAMS = SamplingParams(temperature=0.0, max_tokens=12, seed=0)
@@ -43,15 +42,13 @@ QUESTIONS = [
 @pytest.fixture(scope="module")
 def talk() -> Iterator[Talk]:
     starter_gguf()
-    client = start_engine()
-    talk = Talk(client)
     config = EngineConfig(
         dtype="float32", device="cpu", max_model_len=CONTEXT, num_blocks=200, num_threads=1
     )
-    talk.send(LoadModel(str(models_dir()), config=config))
-    talk.until(ModelLoaded, timeout_s=120.0)
-    yield talk
-    assert client.close(10.0)
+    with talk_with_engine(patience_s=10.0) as made:
+        made.send(LoadModel(str(models_dir()), config=config))
+        made.until(ModelLoaded, timeout_s=120.0)
+        yield made
 
 
 class Conversation:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.client import start_engine
 from engine.api.commands import LoadModel, Submit
 from engine.api.events import (
     FinishReason,
@@ -20,7 +19,7 @@ from engine.api.events import (
     TokensGenerated,
 )
 from engine.api.params import ChatMessage, EngineConfig, SamplingParams
-from tests.helpers.talk import Talk
+from tests.helpers.talk import Talk, talk_with_engine
 from tests.helpers.tiny_gguf import CHATML, TinyGguf
 
 BLOCK = 16
@@ -49,9 +48,8 @@ QUESTION = ChatMessage("user", "How many bridges are there in the old town, and 
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
-    client = start_engine()
-    yield Talk(client)
-    assert client.close(10.0)
+    with talk_with_engine(patience_s=10.0) as made:
+        yield made
 
 
 def load(talk: Talk, folder: Path, template: str | None) -> ModelInfo:

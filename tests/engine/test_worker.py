@@ -47,14 +47,13 @@ from engine.model_loader import ModelLoader
 from engine.worker import Worker
 from tests.helpers.fake_loaded import install_fake_loader
 from tests.helpers.hash_runner import reference_output
-from tests.helpers.talk import Talk, submit
+from tests.helpers.talk import Talk, submit, talk_with_engine
 
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
-    client = start_engine()
-    yield Talk(client)
-    assert client.close(5.0), "the engine thread did not end"
+    with talk_with_engine() as made:
+        yield made
 
 
 LOAD = LoadModel(models_dir="")

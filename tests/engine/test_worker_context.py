@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.api.client import start_engine
 from engine.api.commands import (
     CompareBackends,
     Continue,
@@ -39,7 +38,7 @@ from engine.api.params import (
 )
 from engine.queries import query_of
 from tests.helpers.fake_loaded import INFO, CharTokenizer, fake_engine, install_fake_loader
-from tests.helpers.talk import Talk
+from tests.helpers.talk import Talk, talk_with_engine
 
 POOL = INFO.num_blocks * INFO.block_size
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, seed=0)
@@ -62,12 +61,10 @@ def dropping(num_dropped: int = 0) -> ContextPolicy:
 @pytest.fixture
 def talk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
     install_fake_loader(monkeypatch)
-    client = start_engine()
-    talk = Talk(client)
-    talk.send(LoadModel(models_dir=""))
-    talk.until(ModelLoaded)
-    yield talk
-    assert client.close(5.0), "the engine thread did not end"
+    with talk_with_engine() as made:
+        made.send(LoadModel(models_dir=""))
+        made.until(ModelLoaded)
+        yield made
 
 
 def queued(talk: Talk, request_id: str) -> RequestQueued:

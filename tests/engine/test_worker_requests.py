@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.api.client import start_engine
 from engine.api.commands import (
     Continue,
     CountTokens,
@@ -37,16 +36,15 @@ from engine.api.events import (
 from engine.api.params import ChatMessage
 from tests.helpers.fake_loaded import install_fake_loader
 from tests.helpers.hash_runner import reference_output
-from tests.helpers.talk import Talk, submit
+from tests.helpers.talk import Talk, submit, talk_with_engine
 
 LOAD = LoadModel(models_dir="")
 
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
-    client = start_engine()
-    yield Talk(client)
-    assert client.close(5.0), "the engine thread did not end"
+    with talk_with_engine() as made:
+        yield made
 
 
 def loaded(talk, monkeypatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from engine.api.client import EngineClient
+from engine.api.client import EngineClient, start_engine
 from engine.api.commands import Command, Submit
 from engine.api.events import Event, TokensGenerated
 from engine.api.params import ChatMessage, SamplingParams
@@ -54,6 +56,14 @@ class Talk:
                 return replies[0]
             time.sleep(0.002)
         raise AssertionError(f"no reply to {query}")
+
+
+@contextmanager
+def talk_with_engine(patience_s: float = 5.0) -> Iterator[Talk]:
+    """The owner of a new engine thread, which must end within ``patience_s`` at the end."""
+    client = start_engine()
+    yield Talk(client)
+    assert client.close(patience_s), "the engine thread did not end"
 
 
 def submit(name: str, text: str = "hello engine", max_tokens: int = 4, **kw: str) -> Submit:
