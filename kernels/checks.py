@@ -23,6 +23,36 @@ def check_paged(query: Tensor, k_cache: Tensor, v_cache: Tensor) -> None:
         raise ValueError("the caches must be contiguous, and so must the query's last dimension")
 
 
+def check_batch(block_tables: Tensor, context_lens: Tensor, batch: int) -> None:
+    """Refuses tables or lengths of another number of sequences.
+
+    Args:
+        block_tables: ``[batch, blocks]``.
+        context_lens: ``[batch]``.
+        batch: rows of the queries.
+
+    Raises:
+        ValueError: they do not fit; the message has the numbers.
+    """
+    if block_tables.shape[0] != batch or context_lens.shape != (batch,):
+        raise ValueError(
+            f"{block_tables.shape[0]} tables and {context_lens.shape[0]} lengths for {batch} rows"
+        )
+
+
+def output_like(query: Tensor, out: Tensor | None) -> Tensor:
+    """``out``, or a new contiguous tensor of the query's shape if it is None.
+
+    Raises:
+        ValueError: ``out`` has another shape or is not contiguous.
+    """
+    if out is None:
+        return query.new_empty(query.shape)
+    if out.shape != query.shape or not out.is_contiguous():
+        raise ValueError(f"out {tuple(out.shape)} must be contiguous, {tuple(query.shape)}")
+    return out
+
+
 def check_rows(x: Tensor, weight: Tensor, name: str) -> Tensor:
     """``x`` as ``[rows, size]``, a view.
 

@@ -21,7 +21,7 @@ from kernels.attention_tiles import (
     join_parts,
     normalise,
 )
-from kernels.checks import check_paged
+from kernels.checks import check_batch, check_paged, output_like
 from kernels.decode_plan import ITEM_WORDS, DecodePlan, plan_decode
 from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
@@ -234,15 +234,10 @@ def paged_decode(
     batch, num_heads, head_dim = query.shape
     block_size, num_kv_heads = k_cache.shape[1:3]
     check_paged(query, k_cache, v_cache)
-    if block_tables.shape[0] != batch or context_lens.shape != (batch,):
-        raise ValueError(
-            f"{block_tables.shape[0]} tables and {context_lens.shape[0]} lengths for {batch} rows"
-        )
+    check_batch(block_tables, context_lens, batch)
     if plan is not None and plan.batch != batch:
         raise ValueError(f"a plan of {plan.batch} sequences for {batch} rows")
-    result = query.new_empty(query.shape) if out is None else out
-    if result.shape != query.shape or not result.is_contiguous():
-        raise ValueError(f"out {tuple(result.shape)} must be contiguous, {tuple(query.shape)}")
+    result = output_like(query, out)
     if batch == 0:
         return result
     early = plan is not None

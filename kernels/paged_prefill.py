@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.causal_tiles import attend_causal
-from kernels.checks import check_paged
+from kernels.checks import check_paged, output_like
 from kernels.device_guard import on_device_of
 from kernels.launch import PrefillLaunch, next_power_of_2, prefill_launch
 from kernels.prefill_tiles import TILE_WORDS
@@ -166,7 +166,7 @@ def paged_prefill(
         raise ValueError(
             f"{block_table.shape[0]} blocks of {block_size} do not hold {start + num_tokens} tokens"
         )
-    result = query.new_empty(query.shape) if out is None else out
+    result = output_like(query, out)
     if num_tokens:
         group = num_heads // num_kv_heads
         launch = launch or prefill_launch(
@@ -214,7 +214,7 @@ def paged_prefill_batch(
     check_paged(query, k_cache, v_cache)
     if tiles.dim() != 2 or tiles.shape[1] != TILE_WORDS or tiles.dtype != torch.int32:
         raise ValueError(f"tiles {tuple(tiles.shape)} of {tiles.dtype}, expected [tiles, 8] int32")
-    result = query.new_empty(query.shape) if out is None else out
+    result = output_like(query, out)
     if len(tiles):
         _launch(query, k_cache, v_cache, block_ids, tiles, len(tiles), (0, 0), result, scale,
                 window, launch, upcast)  # fmt: skip
@@ -237,8 +237,6 @@ def _launch(
 ) -> None:
     num_heads, head_dim = query.shape[1:]
     block_size, num_kv_heads = k_cache.shape[1:3]
-    if out.shape != query.shape or not out.is_contiguous():
-        raise ValueError(f"out {tuple(out.shape)} must be contiguous, {tuple(query.shape)}")
     with on_device_of(query):
         _paged_prefill_kernel[(num_kv_heads, count)](
             query,

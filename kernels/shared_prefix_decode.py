@@ -13,7 +13,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.attention_tiles import attend_tiles, first_blocks, normalise
-from kernels.checks import check_paged
+from kernels.checks import check_batch, check_paged, output_like
 from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
 from kernels.launch import next_power_of_2
@@ -155,15 +155,10 @@ def shared_prefix_decode(
     batch, num_heads, head_dim = query.shape
     block_size, num_kv_heads = k_cache.shape[1:3]
     check_paged(query, k_cache, v_cache)
-    if block_tables.shape[0] != batch or context_lens.shape != (batch,):
-        raise ValueError(
-            f"{block_tables.shape[0]} tables and {context_lens.shape[0]} lengths for {batch} rows"
-        )
+    check_batch(block_tables, context_lens, batch)
     if shared_blocks.shape != members.shape[:1]:
         raise ValueError(f"{shared_blocks.shape[0]} prefixes for {members.shape[0]} groups")
-    result = query.new_empty(query.shape) if out is None else out
-    if result.shape != query.shape or not result.is_contiguous():
-        raise ValueError(f"out {tuple(result.shape)} must be contiguous, {tuple(query.shape)}")
+    result = output_like(query, out)
     if batch == 0:
         return result
     early = plan is not None
