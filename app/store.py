@@ -24,7 +24,7 @@ from app.store_rows import (
     upsert_sql,
 )
 from app.store_schema import connect, open_database, open_to_read
-from app.store_search import SearchResult, index_slice
+from app.store_search import SearchResult, index_slice, renew_index
 from app.store_writer import Job, StoreWriter
 from engine.api.errors import ErrorInfo
 
@@ -88,6 +88,7 @@ class Store:
             lambda error: self.on_error(error),
             lambda: self.on_recovered(),
             idle=None if self._is_read_only else index_slice,
+            repair=renew_index,
         )
 
     def _opened(self) -> sqlite3.Connection:

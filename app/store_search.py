@@ -29,6 +29,11 @@ _INDEX = f"""
         SELECT document_id, new.content || {_PAD} FROM search_documents
         WHERE message_id = new.message_id;"""
 
+_TABLE = (
+    "CREATE VIRTUAL TABLE search"
+    " USING fts5 (text, content = '', columnsize = 0, tokenize = 'trigram')"
+)
+
 # The rowid of ``messages`` is not the document's: SQLite may number it anew. Messages that came
 # later have higher document ids. An answer that is being streamed has no document: its text
 # changes twice a second.
@@ -39,7 +44,7 @@ CREATE TABLE search_documents (
     is_indexed INTEGER NOT NULL
 );
 CREATE INDEX search_documents_missing ON search_documents (is_indexed) WHERE is_indexed = 0;
-CREATE VIRTUAL TABLE search USING fts5 (text, content = '', columnsize = 0, tokenize = 'trigram');
+{_TABLE};
 CREATE TRIGGER search_added AFTER INSERT ON messages WHEN new.status <> 'streaming' BEGIN
     INSERT INTO search_documents (message_id, is_indexed) VALUES (new.message_id, 1);{_INDEX}
 END;
@@ -120,6 +125,17 @@ def index_slice(connection: sqlite3.Connection) -> bool:
         if chars >= _SLICE_CHARS:
             break
     return bool(rows)
+
+
+def renew_index(connection: sqlite3.Connection) -> None:
+    """Begins the index anew: a damaged one would keep messages from being saved.
+
+    Raises:
+        sqlite3.Error: more than the index is damaged.
+    """
+    connection.execute("DROP TABLE search")
+    connection.execute(_TABLE)
+    connection.execute("UPDATE search_documents SET is_indexed = 0")
 
 
 def find_messages(connection: sqlite3.Connection, query: str) -> SearchResult:

@@ -42,10 +42,15 @@ class StoreWriter:
         on_error: Callable[[StoreWriteError], None],
         on_recovered: Callable[[], None],
         idle: IdleJob | None = None,
+        repair: Job | None = None,
     ) -> None:
-        """``idle`` works a little while nothing is due, again and again until it says False."""
+        """``idle`` works a little while nothing is due, again and again until it says False.
+
+        ``repair`` is tried once if the database turns out to be damaged; ``idle`` goes on after it.
+        """
         self.attempts = 0
-        self._idle = idle
+        self._idle = self._idle_again = idle
+        self._repair = repair
         self._connect = connect
         self._on_error = on_error
         self._on_recovered = on_recovered
@@ -166,7 +171,7 @@ class StoreWriter:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            refused = _run_batch(self._connection, batch)
+            refused = self._run_or_repair(self._connection, batch)
         except (sqlite3.Error, OSError) as error:
             failure = error
         was_failing = self._failing
@@ -185,6 +190,21 @@ class StoreWriter:
             self._on_recovered()
         for cause in refused:
             self._on_error(StoreWriteError.of(cause))
+
+    def _run_or_repair(
+        self, connection: sqlite3.Connection, batch: dict[Key, Job]
+    ) -> list[Exception]:
+        try:
+            return _run_batch(connection, batch)
+        except sqlite3.DatabaseError as error:
+            # Its heirs are other faults than damage.
+            if self._repair is None or type(error) is not sqlite3.DatabaseError:
+                raise
+            _LOG.warning("damage is repaired: %s", error)
+            repair, self._repair = self._repair, None
+            _run_in_transaction(connection, [repair])
+            self._idle = self._idle_again
+            return _run_batch(connection, batch)
 
 
 def _run_batch(connection: sqlite3.Connection, batch: dict[Key, Job]) -> list[Exception]:

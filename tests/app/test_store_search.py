@@ -296,6 +296,22 @@ def test_messages_may_change_before_they_are_indexed(
     store.close()
 
 
+def test_a_damaged_index_keeps_nothing_from_being_saved(store: Store) -> None:
+    conversation = saved(store, "needle 缓存", "answer")
+    with closing(sqlite3.connect(store.profile.database)) as connection:
+        connection.execute("UPDATE search_data SET block = x'ffffffffffffffff'")
+        connection.commit()
+    errors: list[object] = []
+    store.on_error = errors.append
+    added = conversation.append(Message(USER, "another needle"))
+    store.save_message(conversation.conversation_id, added)
+    assert store.flush()
+    assert errors == []
+    wait_until_indexed(store)
+    assert found(store, "needle") == [added.message_id, conversation.path()[0].message_id]
+    assert found(store, "缓存") == [conversation.path()[0].message_id]
+
+
 def test_writing_goes_before_work_in_the_background(tmp_path: Path) -> None:
     done: list[str] = []
 
