@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from engine.answer import Ending, TextStream
-from engine.api.errors import ErrorInfo, InvalidValueError
+from engine.api.errors import ErrorInfo
 from engine.api.events import (
     FinishReason,
     RequestEvent,
@@ -25,7 +25,7 @@ from engine.block_pool import BlockPool
 from engine.event_log import PoolEventLog
 from engine.holds import BlockHolds
 from engine.ledger import RequestLedger
-from engine.limits import ModelLimits, check_prompt_size
+from engine.limits import ModelLimits, check_cut, check_prompt_size
 from engine.metrics import EngineMetrics
 from engine.offline import GenerationOutput, generate
 from engine.pins import Pins
@@ -162,16 +162,8 @@ class EngineCore:
         self._ledger.require_new(child_id)
         self._loop.drain()
         parent = self._ledger.require(request_id)
-        child = Request(
-            request_id=child_id,
-            conversation_id=conversation_id,
-            token_ids=list(parent.token_ids),
-            num_prompt_tokens=parent.num_prompt_tokens,
-            params=parent.params,
-            seed=secrets.randbits(64) if seed is None else seed,
-            arrival_s=self._clock(),
-            output_index=parent.output_index,
-        )
+        drawn = secrets.randbits(64) if seed is None else seed
+        child = parent.child(child_id, conversation_id, drawn, self._clock())
         self._ledger.enrol(child, 0, parent=self._ledger.answers[request_id])
         with self._loop.keeping_order():
             self.scheduler.fork(parent, child)
@@ -211,12 +203,7 @@ class EngineCore:
         self._loop.drain()
         request = self._ledger.require(request_id)
         answer = self._ledger.answers[request_id]
-        if not answer.num_given_tokens <= num_tokens <= request.num_tokens:
-            raise InvalidValueError(
-                f"num_tokens = {num_tokens}: the prompt has {answer.num_given_tokens} tokens, with "
-                f"the answer {request.num_tokens}",
-                num_tokens=num_tokens,
-            )
+        check_cut(num_tokens, answer.num_given_tokens, request.num_tokens)
         # The text first: if it cannot be read again, the request goes on as it was.
         answer.rewind(self._ledger.make_stream(request), num_tokens)
         with self._loop.keeping_order():

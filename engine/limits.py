@@ -10,6 +10,7 @@ from engine.api.errors import (
     EngineError,
     ErrorInfo,
     InternalError,
+    InvalidValueError,
     OutOfMemoryError,
     PromptExceedsPoolError,
     PromptTooLongError,
@@ -48,6 +49,20 @@ def check_prompt_size(token_ids: Sequence[int], limits: ModelLimits, manager: Bl
         )
     if not manager.can_ever_fit(token_ids):
         raise pool_refusal(num_tokens, manager.pool)
+
+
+def check_cut(num_tokens: int, num_given_tokens: int, num_all_tokens: int) -> None:
+    """Refuses to take a request back to fewer tokens than it was given, or to more than it has.
+
+    Raises:
+        InvalidValueError: with the numbers.
+    """
+    if not num_given_tokens <= num_tokens <= num_all_tokens:
+        raise InvalidValueError(
+            f"num_tokens = {num_tokens}: the prompt has {num_given_tokens} tokens, with "
+            f"the answer {num_all_tokens}",
+            num_tokens=num_tokens,
+        )
 
 
 def pool_refusal(num_tokens: int, pool: BlockPool) -> PromptExceedsPoolError:

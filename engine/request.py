@@ -81,6 +81,19 @@ class Request:
     def num_uncomputed_tokens(self) -> int:
         return len(self.token_ids) - self.num_computed_tokens
 
+    def child(self, request_id: str, conversation_id: str, seed: int, arrival_s: float) -> Request:
+        """A request with the same tokens, which goes on by itself; it has no blocks yet."""
+        return Request(
+            request_id=request_id,
+            conversation_id=conversation_id,
+            token_ids=list(self.token_ids),
+            num_prompt_tokens=self.num_prompt_tokens,
+            params=self.params,
+            seed=seed,
+            arrival_s=arrival_s,
+            output_index=self.output_index,
+        )
+
     def drop_placeholders(self) -> None:
         """Takes off what was to be filled by steps that will not be committed."""
         while self.token_ids[-1] == PLACEHOLDER_TOKEN:
