@@ -42,6 +42,7 @@ class Badge(QToolButton):
         self.setProperty("tone", "error" if faults else "muted")
         self.style().unpolish(self)
         self.style().polish(self)
+        self.updateGeometry()
 
     def _on_clicked(self) -> None:
         if self.faults:

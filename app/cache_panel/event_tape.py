@@ -15,7 +15,7 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
-from PySide6.QtGui import QHideEvent, QPainter, QPalette, QShowEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QPainter, QPalette, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
@@ -36,6 +36,8 @@ from engine.api.events import PoolEvent
 
 SHOW_MS = 250
 LINES = 3
+TALLER = 3
+"""Pixels by which a line of a fallback font, Chinese most of all, is higher than the font says."""
 Index = QModelIndex | QPersistentModelIndex
 HEAD = Qt.ItemDataRole.UserRole
 
@@ -81,7 +83,7 @@ class _TwoLines(QStyledItemDelegate):
     """
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(100, LINES * option.fontMetrics.lineSpacing() + 8)
+        return QSize(100, LINES * (option.fontMetrics.lineSpacing() + TALLER) + 8)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         style = option.widget.style() if option.widget else QApplication.style()
@@ -89,16 +91,17 @@ class _TwoLines(QStyledItemDelegate):
             QStyle.PrimitiveElement.PE_PanelItemViewItem, option, painter, option.widget
         )
         rect = option.rect.adjusted(8, 4, -8, -4)
-        line = option.fontMetrics.lineSpacing()
+        line = option.fontMetrics.lineSpacing() + TALLER
         painter.save()
-        palette = option.palette
-        painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
+        # The application's: a style sheet fades the view's own below what can be read.
+        painter.setPen(QGuiApplication.palette().color(QPalette.ColorRole.PlaceholderText))
         head = option.fontMetrics.elidedText(
             str(index.data(HEAD)), Qt.TextElideMode.ElideRight, rect.width()
         )
         top = QRect(rect.left(), rect.top(), rect.width(), line)
-        painter.drawText(top, int(Qt.AlignmentFlag.AlignLeft), head)
-        painter.setPen(palette.color(QPalette.ColorRole.Text))
+        middle = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(top, int(middle), head)
+        painter.setPen(option.palette.color(QPalette.ColorRole.Text))
         flags = int(Qt.AlignmentFlag.AlignLeft) | int(Qt.TextFlag.TextWordWrap)
         painter.drawText(rect.adjusted(0, line, 0, 0), flags, str(index.data()))
         painter.restore()

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
 
 
 class Names(Protocol):
-    """Numbers and titles of conversations, as the panel needs them."""
+    """Numbers and titles of conversations, as the panel needs them.
+
+    ``keeps_titles``: whether a title tells one conversation from another.
+    """
+
+    keeps_titles: bool
 
     def number_of(self, conversation_id: str) -> int:
         """Number from 1, or 0 for a conversation that is not open."""
@@ -24,6 +29,8 @@ class Names(Protocol):
 
 class SessionNames:
     """Numbers and titles of the session's open conversations."""
+
+    keeps_titles = True
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -12,6 +12,8 @@ from engine.api.snapshot import Snapshot
 class TraceNames:
     """Numbers conversations in the order in which the recording mentions them."""
 
+    keeps_titles = False
+
     def __init__(self, snapshot: Snapshot) -> None:
         self._numbers: dict[str, int] = {}
         for row in snapshot.requests:

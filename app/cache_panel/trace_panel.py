@@ -42,6 +42,7 @@ class TracePanel(QWidget):
         self.bar.rate_box.currentIndexChanged.connect(self._on_rate_changed)
         self.view.set_model(player.model)
         self._show_place()
+        self.bar.play_button.setFocus()
         self._load_timer.start(0)
 
     def _timer(self, slot: Callable[[], None]) -> QTimer:

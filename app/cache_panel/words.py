@@ -120,10 +120,12 @@ def waste(model: PoolModel) -> str:
 
 
 def conversation(names: Names, conversation_id: str) -> str:
-    """``2 Title``, or words for one that is not open."""
+    """``2 Title``, or words for one that is not open or has no title."""
     number = names.number_of(conversation_id)
     if not number:
         return tr("a closed conversation")
+    if not names.keeps_titles:
+        return tr("conversation {number}", number=number)
     return tr("{number} {title}", number=number, title=names.title_of(conversation_id)).strip()
 
 

@@ -61,7 +61,7 @@ def test_newest_stands_first_with_step_and_conversation(qtbot: QtBot, player: Tr
     assert texts(tape)[0].startswith("Answer finished")
     head = str(tape.model.index(0).data(HEAD))
     assert head.startswith("Step")
-    assert "Conversation" in head
+    assert head.split("conversation ")[1] in "12345"
     firsts = [tape.model.row_at(i).first_seq for i in range(tape.model.rowCount())]
     assert firsts == sorted(firsts, reverse=True)
 
@@ -135,6 +135,7 @@ def test_many_events_are_cheap_and_hidden_ones_make_no_list(
     for _ in range(20):
         tape.add(player.events)
     each_us = (time.process_time() - began) * 1e6 / (20 * len(player.events))
+    qtbot.wait(300)
     assert not shows
     assert each_us < 50
     tape.show()

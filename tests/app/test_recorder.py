@@ -10,13 +10,25 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.bridge import Bridge
+from app.cache_panel.pace_bar import PaceBar
 from app.cache_panel.panel import CachePanel
+from app.cache_panel.pool_model import PoolModel
 from app.cache_panel.recorder import Recorder
 from app.cache_panel.trace_player import TracePlayer
 from app.session_state import ModelState, ModelStatus
 from app.theme import ThemeManager
 from engine.api.client import EngineClient, QueueClient, start_engine
-from engine.api.commands import Cancel, Fork, LoadModel, SetRate, Submit, SubscribePool
+from engine.api.commands import (
+    Cancel,
+    Fork,
+    LoadModel,
+    PauseEngine,
+    ResumeEngine,
+    SetRate,
+    StepEngine,
+    Submit,
+    SubscribePool,
+)
 from engine.api.events import BlockEvents, Event, ModelLoaded, PrefillProgress, RequestFinished
 from engine.api.params import ChatMessage, SamplingParams
 from engine.api.snapshot import Snapshot
@@ -60,6 +72,32 @@ class Stage:
     def names_of(self, kind: type[Event]) -> set[str]:
         return {e.request_id for e in self.events if isinstance(e, kind)}  # type: ignore[attr-defined]
 
+    def stop_in_the_middle_of_a_block(self, qtbot: QtBot, name: str) -> None:
+        """Pauses the engine where a fork of that request has to copy a block."""
+        self.bridge.send(PauseEngine())
+        qtbot.waitUntil(lambda: self.pace.is_paused)
+        for _ in range(self.model.block_size):
+            newest = self.bridge.latest_snapshot()
+            assert newest is not None
+            qtbot.waitUntil(lambda seq=newest.last_seq: self.model.last_seq >= seq)
+            last_block = self.model.tables[name].blocks[-1]
+            if 0 < self.model.fill[last_block] < self.model.block_size - 1:
+                return
+            before = self.model.last_seq
+            self.bridge.send(StepEngine())
+            qtbot.waitUntil(lambda seq=before: self.model.last_seq > seq)
+        raise AssertionError(f"{name} never stood in the middle of a block")
+
+    @property
+    def model(self) -> PoolModel:
+        assert self.panel.model is not None
+        return self.panel.model
+
+    @property
+    def pace(self) -> PaceBar:
+        assert self.panel.live is not None
+        return self.panel.live.pace
+
     @property
     def recorder(self) -> Recorder:
         assert self.panel.live is not None
@@ -96,7 +134,9 @@ def test_a_recorded_run_replays_as_the_engine_was(
     for number in (1, 2, 3, 4):
         stage.ask(f"r{number}", number, f"Question {number}?", 120)
     qtbot.waitUntil(lambda: len(stage.names_of(PrefillProgress)) == 4)
+    stage.stop_in_the_middle_of_a_block(qtbot, "r1")
     stage.bridge.send(Fork("r1", "r5", "c5"))
+    stage.bridge.send(ResumeEngine())
     qtbot.wait(50)
     stage.bridge.send(Cancel("r3"))
     # Hidden it goes on.

@@ -55,10 +55,13 @@ def test_model_equals_the_engine_after_every_step_forwards_and_backwards(run: Re
 
 def test_starts_lie_where_the_engine_stood_between_steps(run: RecordedRun) -> None:
     player = loaded(run.path)
-    steps = [max((e.step for e in player.events[:start]), default=0) for start in player.starts]
-    assert steps == sorted(set(steps))
-    assert player.starts[0] == 0
-    assert player.starts[-1] == run.num_events
+    newest, wanted = player.events[0].step, [0]
+    for position, event in enumerate(player.events):
+        if event.step > newest:
+            newest = event.step
+            wanted.append(position)
+    assert player.starts == [*wanted, run.num_events]
+    assert player.num_steps == len({event.step for event in player.events})
 
 
 def test_seeking_in_slices_arrives(run: RecordedRun) -> None:
