@@ -208,7 +208,6 @@ def test_likeliest_tokens_are_those_of_the_raw_logits() -> None:
     assert len(few) == 2
 
 
-
 def test_logits_are_left_as_they_were() -> None:
     logits = logits_of(2)
     before = logits.clone()
