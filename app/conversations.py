@@ -84,14 +84,18 @@ class Conversations(SessionSignals):
             conversation = self._store.load_conversation(conversation_id)
         return conversation
 
-    def add_imported(self, conversations: Sequence[Conversation]) -> None:
-        """Stores conversations from elsewhere, all or none, and opens a single one."""
-        for conversation in conversations:
-            conversation.is_open = False
+    def store_imported(self, conversations: Sequence[Conversation]) -> bool:
+        """Stores conversations from elsewhere, all or none, and waits until they are. Any thread.
+
+        False if it takes more than a minute, or cannot be done now.
+        """
         self._store.add_conversations(conversations)
-        self._store.flush()
-        if len(conversations) == 1:
-            self.reopen_conversation(conversations[0].conversation_id)
+        return self._store.flush(60.0)
+
+    def show_imported(self, conversation_ids: Sequence[str]) -> None:
+        """Lists what was stored, and opens a single conversation."""
+        if len(conversation_ids) == 1:
+            self.reopen_conversation(conversation_ids[0])
         else:
             self.stored_changed.emit()
 

@@ -24,7 +24,7 @@ from app.store_rows import (
     upsert_sql,
 )
 from app.store_schema import connect, open_database, open_to_read
-from app.store_search import SearchResult, index_slice, renew_index
+from app.store_search import SearchResult, index_later, index_slice, renew_index
 from app.store_writer import Job, StoreWriter
 from engine.api.errors import ErrorInfo
 
@@ -233,7 +233,10 @@ class Store:
         self._writer.put_last(("conversation", conversation_id), job)
 
     def add_conversations(self, conversations: Sequence[Conversation]) -> None:
-        """Saves conversations whole, all of them or none; they are the store's from now on."""
+        """Saves conversations whole, all of them or none; they are the store's from now on.
+
+        They are indexed afterwards: with many that takes a minute, and other writing must not wait.
+        """
 
         def job(connection: sqlite3.Connection) -> None:
             connection.executemany(_SAVE_CONVERSATION, map(conversation_row, conversations))
@@ -244,8 +247,10 @@ class Store:
                 for message in conversation.messages.values()
             ]
             messages.sort(key=lambda entry: entry[0])
+            index_later(connection, (message.message_id for _, _, message in messages))
             rows = (message_row(owner, message) for _, owner, message in messages)
             connection.executemany(_SAVE_MESSAGE, rows)
+            self._writer.resume_idle()
 
         self._put("conversations", new_id(), job)
 

@@ -8,7 +8,7 @@ characters, most Chinese words among them, are prefixes of terms and can be look
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 MAX_HITS = 50
@@ -45,7 +45,8 @@ CREATE TABLE search_documents (
 );
 CREATE INDEX search_documents_missing ON search_documents (is_indexed) WHERE is_indexed = 0;
 {_TABLE};
-CREATE TRIGGER search_added AFTER INSERT ON messages WHEN new.status <> 'streaming' BEGIN
+CREATE TRIGGER search_added AFTER INSERT ON messages WHEN new.status <> 'streaming'
+    AND NOT EXISTS (SELECT 1 FROM search_documents WHERE message_id = new.message_id) BEGIN
     INSERT INTO search_documents (message_id, is_indexed) VALUES (new.message_id, 1);{_INDEX}
 END;
 CREATE TRIGGER search_changed AFTER UPDATE ON messages
@@ -98,6 +99,14 @@ class SearchResult:
     hits: tuple[SearchHit, ...] = ()
     is_complete: bool = True
     error: str = ""
+
+
+def index_later(connection: sqlite3.Connection, message_ids: Iterable[str]) -> None:
+    """Numbers messages that are about to be inserted; ``index_slice`` indexes them."""
+    connection.executemany(
+        "INSERT INTO search_documents (message_id, is_indexed) VALUES (?, 0)",
+        ((message_id,) for message_id in message_ids),
+    )
 
 
 def index_slice(connection: sqlite3.Connection) -> bool:

@@ -91,6 +91,10 @@ class StoreWriter:
                 self._due_s = time.monotonic() + PARTIAL_INTERVAL_S
                 self._changed.notify_all()
 
+    def resume_idle(self) -> None:
+        """There is work for ``idle`` again. For jobs: on the writer thread only."""
+        self._idle = self._idle_again
+
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Waits until everything queued is written. False if that failed or took too long."""
         deadline = time.monotonic() + timeout_s
@@ -203,7 +207,7 @@ class StoreWriter:
             _LOG.warning("damage is repaired: %s", error)
             repair, self._repair = self._repair, None
             _run_in_transaction(connection, [repair])
-            self._idle = self._idle_again
+            self.resume_idle()
             return _run_batch(connection, batch)
 
 

@@ -92,7 +92,7 @@ class Transfers(QObject):
         return True
 
     def read(self, path: Path) -> None:
-        """Reads a file on a thread of its own: a large one takes seconds."""
+        """Reads and stores on a thread of its own: a large file takes seconds."""
         if self._thread is not None and self._thread.is_alive():
             self._session.report(
                 "import_running", tr("Another file is still being read."), severity=Severity.WARNING
@@ -103,19 +103,22 @@ class Transfers(QObject):
             # The window may have gone meanwhile.
             with suppress(RuntimeError):
                 try:
-                    self._read.emit(read_file(path), path.name)
+                    conversations = read_file(path)
+                    ids = [conversation.conversation_id for conversation in conversations]
+                    if self._session.store_imported(conversations):
+                        self._read.emit(ids, path.name)
                 except ImportFileError as error:
                     self._refused.emit(error)
 
         self._thread = threading.Thread(target=work, name="import", daemon=True)
         self._thread.start()
 
-    def _on_read(self, conversations: list[Conversation], name: str) -> None:
-        self._session.add_imported(conversations)
+    def _on_read(self, conversation_ids: list[str], name: str) -> None:
+        self._session.show_imported(conversation_ids)
         words = tr_n(
             "{n} conversation was imported from {name}.",
             "{n} conversations were imported from {name}.",
-            len(conversations),
+            len(conversation_ids),
             name=name,
         )
         self._session.report("imported", words, severity=Severity.INFO)

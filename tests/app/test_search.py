@@ -142,6 +142,23 @@ def stage(qtbot):
         yield made
 
 
+def add(stage: Stage, conversations: list[Conversation]) -> None:
+    """Stores conversations as an import does, and waits until they are indexed."""
+    ids = [conversation.conversation_id for conversation in conversations]
+    for conversation in conversations:
+        conversation.is_open = False
+    assert stage.session.store_imported(conversations)
+    stage.session.show_imported(ids)
+    results: list[SearchResult] = []
+    stage.session.search_finished.connect(results.append)
+    deadline = time.monotonic() + 10.0
+    while not results or not results[-1].is_complete:
+        assert time.monotonic() < deadline
+        stage.session.search("zzz")
+        QTest.qWait(10)
+    stage.session.search_finished.disconnect(results.append)
+
+
 def stored(stage: Stage, title: str, *texts: str) -> Conversation:
     """A stored conversation that is not open."""
     conversation = Conversation(title=title, title_is_automatic=False)
@@ -149,7 +166,7 @@ def stored(stage: Stage, title: str, *texts: str) -> Conversation:
         conversation.append(Message(USER if number % 2 == 0 else ASSISTANT, text))
     other = Conversation(title="Another one", title_is_automatic=False)
     other.append(Message(USER, "Nothing of it here."))
-    stage.session.add_imported([conversation, other])
+    add(stage, [conversation, other])
     return conversation
 
 
@@ -191,7 +208,7 @@ def test_a_message_on_another_branch_is_shown(stage: Stage, qtbot) -> None:
     old = conversation.append(Message(ASSISTANT, "the needle answer"))
     below = conversation.append(Message(USER, "go on"))
     conversation.insert(Message(ASSISTANT, "a newer answer", question.message_id))
-    stage.session.add_imported([conversation])
+    add(stage, [conversation])
     assert [i.text for i in stage.page.transcript.items] == ["question", "a newer answer"]
     find(stage, qtbot, "needle")
     assert stage.window.side_bar.results.choose_first()

@@ -147,6 +147,7 @@ def test_messages_from_elsewhere_are_found_in_the_order_of_their_times(
         conversation.append(Message(USER, f"needle {moment}", created_at=moment))
         conversations.append(conversation)
     store.add_conversations(conversations)
+    wait_until_indexed(store)
     assert [hit.created_at for hit in look_up(store, "needle").hits] == [300.0, 200.0]
 
 
@@ -223,7 +224,13 @@ def test_many_conversations_are_added_at_once_or_not_at_all(store: Store) -> Non
     assert errors == ["store_write"]
     bad.path()[0].role = USER
     store.add_conversations([good, bad])
+    wait_until_indexed(store)
     assert found(store, "needle") == [good.active_leaf_id]
+    # Indexed once.
+    store.delete_conversation(good.conversation_id)
+    store.delete_conversation(bad.conversation_id)
+    assert found(store, "needle") == []
+    assert terms(store) == 0
 
 
 # --- profiles of before there was an index ---

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
 from app.conversation import ASSISTANT, USER, Conversation, Message
@@ -13,6 +15,7 @@ from app.error_text import describe_error
 from app.exporting import to_json
 from app.exporting_import import read_file
 from app.session_state import Notice, Severity
+from app.store_search import SearchResult
 from app.widgets.transfers import JSON, MARKDOWN
 from tests.helpers.window_stage import SHORT, Stage, window_stage
 
@@ -38,6 +41,23 @@ def answered(stage: Stage, qtbot) -> Conversation:
     stage.session.send(conversation_id, "What is a block?")
     qtbot.waitUntil(lambda: not stage.session.is_busy(conversation_id))
     return stage.session.conversation(conversation_id)
+
+
+def add(stage: Stage, conversations: list[Conversation]) -> None:
+    """Stores conversations as an import does, and waits until they are indexed."""
+    ids = [conversation.conversation_id for conversation in conversations]
+    for conversation in conversations:
+        conversation.is_open = False
+    assert stage.session.store_imported(conversations)
+    stage.session.show_imported(ids)
+    results: list[SearchResult] = []
+    stage.session.search_finished.connect(results.append)
+    deadline = time.monotonic() + 10.0
+    while not results or not results[-1].is_complete:
+        assert time.monotonic() < deadline
+        stage.session.search("zzz")
+        QTest.qWait(10)
+    stage.session.search_finished.disconnect(results.append)
 
 
 def made(title: str) -> Conversation:
@@ -66,7 +86,7 @@ def test_a_stored_conversation_is_exported_from_the_side_bar(
     stage: Stage, qtbot, tmp_path: Path
 ) -> None:
     stored = [made("One"), made("Two")]
-    stage.session.add_imported(stored)
+    add(stage, stored)
     stage.window.side_bar.export_requested.emit(stored[1].conversation_id, MARKDOWN)
     (dialog,) = stage.window.findChildren(QFileDialog)
     dialog.fileSelected.emit(str(tmp_path / "two.md"))
@@ -118,9 +138,16 @@ def test_many_are_stored_and_listed_and_found(stage: Stage, qtbot, tmp_path: Pat
         stage.window.transfers.read(tmp_path / "many.json")
     qtbot.waitUntil(lambda: model.rowCount() == 31)
     assert len(stage.session.conversation_ids()) == 1
-    with qtbot.waitSignal(stage.session.search_finished) as found:
+    results: list[SearchResult] = []
+    stage.session.search_finished.connect(results.append)
+
+    def is_found() -> bool:
+        # Indexed a little later.
         stage.session.search("question of Number 17")
-    (hit,) = found.args[0].hits
+        return bool(results) and len(results[-1].hits) == 1
+
+    qtbot.waitUntil(is_found)
+    (hit,) = results[-1].hits
     stage.window.side_bar.hit_chosen.emit(hit.conversation_id, hit.message_id)
     assert stage.page.conversation.title == "Number 17"
 
