@@ -47,8 +47,9 @@ def _main() -> int:
     from tests.helpers.fake_engine import FakeEngine
 
     class NeverCached(FakeEngine):
-        def _cached(self, ids: list[int]) -> int:
-            return 0
+        def __init__(self) -> None:
+            super().__init__()
+            self._pool.cached = lambda ids: 0  # type: ignore[method-assign]
 
     class NeverEnds(FakeEngine):
         def close(self, timeout_s: float = 5.0) -> bool:
