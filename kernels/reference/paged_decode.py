@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels.reference.gather_rows import gather_rows
 from kernels.reference.store_kv import cache_rows
 
 _WORTH_SPLITTING = 1024
@@ -131,8 +132,8 @@ def _attend_group(
     batch, num_heads, head_dim = query.shape
     num_kv_heads = k_rows.shape[1] // head_dim
     context = (batch, -1, num_kv_heads, head_dim)
-    key = k_rows.index_select(0, group.slots).view(context).transpose(1, 2)
-    value = v_rows.index_select(0, group.slots).view(context).transpose(1, 2)
+    key = gather_rows(k_rows, group.slots, "keys").view(context).transpose(1, 2)
+    value = gather_rows(v_rows, group.slots, "values").view(context).transpose(1, 2)
     out = torch.nn.functional.scaled_dot_product_attention(
         query.reshape(batch, num_kv_heads, num_heads // num_kv_heads, head_dim),
         key,

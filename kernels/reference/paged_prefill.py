@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels.reference.gather_rows import gather_rows
 from kernels.reference.store_kv import cache_rows
 
 
@@ -62,8 +63,8 @@ def prefill_attend(
     _, num_heads, head_dim = query.shape
     num_kv_heads = k_rows.shape[1] // head_dim
     context = (-1, num_kv_heads, head_dim)
-    key = k_rows.index_select(0, gather.slots).view(context).transpose(0, 1)
-    value = v_rows.index_select(0, gather.slots).view(context).transpose(0, 1)
+    key = gather_rows(k_rows, gather.slots, "keys").view(context).transpose(0, 1)
+    value = gather_rows(v_rows, gather.slots, "values").view(context).transpose(0, 1)
     out = torch.nn.functional.scaled_dot_product_attention(
         query.transpose(0, 1)[None],
         key[None],
