@@ -26,7 +26,7 @@ from engine.victims import choose_victim
 
 _UNMEASURED_CHUNK_TOKENS = 64
 _ALONE_FACTOR = 4
-_PREFILL_TIME_MS = 60.0
+_PREFILL_TIME_MS = 45.0
 
 
 class Scheduler:
