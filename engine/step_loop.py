@@ -238,6 +238,9 @@ class StepLoop:
             self._ledger.ending = None
         guard = self._scheduler.guard
         culprit = guard.first_suspect
+        if culprit is not None and culprit.phase is Phase.FINISHED:
+            # It ended in the step that broke off afterwards: somebody else's doing.
+            culprit = None
         requests = list(self._ledger.requests.values())
         self._scheduler.reset(requests, "the cache's books were set up anew")
         self._ledger.pins_lost()

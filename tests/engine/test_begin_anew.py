@@ -115,3 +115,28 @@ def _broken_for(broken: object, original):
         return original(stream, *args)
 
     return call
+
+
+def test_suspect_that_ended_before_the_books_broke_is_nobodys_culprit():
+    """Its last token ends it, then the commit of another breaks off."""
+    engine = start(0)
+    engine.step()
+    guard = engine.core.scheduler.guard
+    suspect = engine.core.requests["r0"]
+    guard.suspect([suspect])
+    loop = engine.core._loop
+    accept = loop._accept
+
+    def breaks_after(request, *rest):
+        if request is suspect:
+            engine.core.cancel("r0")
+            guard.suspect([suspect])
+            raise MemoryError("planted")
+        return accept(request, *rest)
+
+    loop._accept = breaks_after
+    engine.step()
+    engine.run()
+    assert engine.finished("r0").reason is FinishReason.CANCELLED
+    for name in ("r1", "r2", "r3"):
+        assert engine.output(name) == reference_output(PROMPTS[name], 14)
