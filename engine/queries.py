@@ -5,8 +5,9 @@ Each is a first half that encodes, perhaps in another thread, and a second one o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from engine.api.errors import (
 )
 from engine.api.events import BlockTextReady, EditCostReady, ForecastReady, Reply, TokensCounted
 from engine.api.params import ContextPolicy, SamplingParams
+from engine.block_pool import BlockPool
 from engine.context_policy import FittedPrompt, fit_prompt, kept_messages
 from engine.encoding import Encode
 from engine.model_loader import LoadedEngine, TextSide
@@ -131,9 +133,21 @@ def _forecast(engine: LoadedEngine, command: Forecast, fitted: FittedPrompt) -> 
         blocks_evicted=evicted,
         blocks_short=max(0, new + revived - core.pool.num_available),
         context_length=engine.info.context_length,
+        evicted_conversation_ids=_owners_of_evicted(core.pool, admission.hits, evicted),
         cut=fitted.cut,
         recomputed_tokens=max(0, prompt.history_end - cached),
     )
+
+
+def _owners_of_evicted(pool: BlockPool, kept: Collection[int], num_evicted: int) -> tuple[str, ...]:
+    """Whose cached blocks would go, the first to go first."""
+    if not num_evicted:
+        return ()
+    spared = frozenset(kept)
+    # Few free blocks stand before the cached ones, or nothing would be evicted.
+    cached = (b for b in pool.free if pool.hash_of(b) is not None and b not in spared)
+    owners = (pool.view(block_id).owner for block_id in islice(cached, num_evicted))
+    return tuple(dict.fromkeys(owners))
 
 
 @dataclass(frozen=True, slots=True)

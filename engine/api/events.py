@@ -410,8 +410,9 @@ class Configured(Reply):
 
 @dataclass(frozen=True, slots=True)
 class ForecastReady(Reply):
-    """``cut``: messages that would be dropped. ``recomputed_tokens``: tokens of earlier turns that
-    are not in the cache.
+    """``evicted_conversation_ids``: whose cached blocks would go, the first to go first. ``cut``:
+    messages that would be dropped. ``recomputed_tokens``: tokens of earlier turns that are not in
+    the cache.
     """
 
     prompt_tokens: int
