@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from engine.device_drawer import DRAW_WORDS, PLACE, DeviceDrawer, has_filter, has_penalty
+from engine.device_drawer import DRAW_WORDS, PLACE, DeviceDrawer
 from engine.request import PLACEHOLDER_TOKEN, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.table_rows import TableRows
@@ -229,8 +229,8 @@ class DeviceBatch:
             self._draws[row] = self._drawer.words(request)
             params = request.params
             self._kinds[row] = (
-                has_filter(params),
-                has_penalty(params),
+                params.has_filter,
+                params.has_penalty,
                 params.logprobs is not None,
             )
         return row

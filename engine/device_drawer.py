@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.api.params import SamplingParams
 from engine.request import Request
 from kernels.reference.sample import PROMPT_COUNT, Parameter, RowParameters, Sampled, pack
 
@@ -75,7 +74,7 @@ class DeviceDrawer:
         request's ids must be known; those of one with penalties are counted.
         """
         params = request.params
-        slot = self._count(request) if has_penalty(params) else None
+        slot = self._count(request) if params.has_penalty else None
         row = RowParameters(
             seed=request.seed,
             output_index=-request.num_prompt_tokens,
@@ -151,17 +150,3 @@ class DeviceDrawer:
             self._counts[:had] = old
         self._free_slots.extend(range(len(self._counts) - 1, had - 1, -1))
         self.generation += 1
-
-
-def has_penalty(params: SamplingParams) -> bool:
-    """Whether a request's scores depend on what was said before."""
-    return (
-        params.repetition_penalty != 1.0
-        or params.presence_penalty != 0.0
-        or params.frequency_penalty != 0.0
-    )
-
-
-def has_filter(params: SamplingParams) -> bool:
-    """Whether some tokens are ruled out before one is drawn."""
-    return params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0

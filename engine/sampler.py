@@ -82,21 +82,13 @@ def _failure(row: SampleRow, best: float) -> SampledTokens:
 
 
 def _penalised(raw: Tensor, rows: Sequence[SampleRow]) -> Tensor:
-    chosen = [i for i, row in enumerate(rows) if _has_penalty(row.params)]
+    chosen = [i for i, row in enumerate(rows) if row.params.has_penalty]
     if not chosen:
         return raw
     scores = raw.clone()
     for i in chosen:
         _penalise(scores[i], rows[i])
     return scores
-
-
-def _has_penalty(params: SamplingParams) -> bool:
-    return (
-        params.repetition_penalty != 1.0
-        or params.presence_penalty != 0.0
-        or params.frequency_penalty != 0.0
-    )
 
 
 def _penalise(scores: Tensor, row: SampleRow) -> None:

@@ -80,6 +80,20 @@ class SamplingParams:
             "0 to 20, or None",
         )
 
+    @property
+    def has_penalty(self) -> bool:
+        """Whether scores depend on what was said before."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+        )
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether some tokens are ruled out before one is drawn."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+
 
 GREEDY = SamplingParams(temperature=0.0)
 
