@@ -257,9 +257,12 @@ def test_down_and_enter_choose_by_keyboard(stage: Stage, qtbot) -> None:
     conversation = stored(stage, "Blocks", "needle one", "needle two")
     side_bar = stage.window.side_bar
     find(stage, qtbot, "needle")
+    # No widget of a window has the focus before the window is active.
+    stage.window.activateWindow()
+    qtbot.waitUntil(stage.window.isActiveWindow)
     QTest.keyClick(side_bar.search, Qt.Key.Key_Down)
     results = side_bar.results.list
-    assert results.hasFocus()
+    qtbot.waitUntil(results.hasFocus)
     assert snippets(stage) == ["needle two", "needle one"]
     QTest.keyClick(results, Qt.Key.Key_Down)
     with qtbot.waitSignal(side_bar.hit_chosen) as chosen:
