@@ -23,7 +23,8 @@ items, lowest token, length. Word 0 of the plan is the number of items; the list
 """
 
 
-@triton.jit
+# Compiled once for a power of two of sequences, whatever their number is divisible by.
+@triton.jit(do_not_specialize=["batch", "spread", "most_at_once"])
 def _plan_kernel(
     length_ptr,  # [batch]
     start_ptr,  # [batch] tokens at the beginning to leave out, or unused
@@ -31,6 +32,7 @@ def _plan_kernel(
     counter_ptr,  # [batch, kv_heads] int32
     batch,
     spread,
+    most_at_once,
     min_tiles,
     BATCH_POW2: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -58,8 +60,10 @@ def _plan_kernel(
     elif FIXED_TILES > 0:
         wanted = tl.cdiv(tiles, FIXED_TILES)
     else:
-        # Rounded down: what does not fit the device at once would run alone at the end.
-        wanted = tiles * spread // tl.maximum(tl.sum(tiles, 0), 1)
+        # Rounded down: what does not fit the device at once would run alone at the end. In several
+        # waves nothing fits at once, and a part of twice the others' length would run alone too.
+        whole = tl.maximum(tl.sum(tiles, 0), 1)
+        wanted = (tiles * spread + tl.where(spread > most_at_once, whole // 2, 0)) // whole
         # Joining takes as long as there are parts, a part as long as it has tiles.
         joinable = (tl.sqrt(tiles.to(tl.float32)) * 4.0).to(tl.int32)
         wanted = tl.minimum(tl.minimum(wanted, joinable), tl.cdiv(tiles, min_tiles))
@@ -137,16 +141,19 @@ def plan_decode(
     batch = context_lens.shape[0]
     device = context_lens.device
     chosen = launch or decode_launch(num_heads, num_kv_heads, head_dim, device)
+    # More sequences than the device takes at once run in several waves: the long ones are cut, so
+    # that one that is begun last ends soon after the others.
+    spread = max(chosen.spread, batch)
     most_tiles = max(1, triton.cdiv(max_context, chosen.tile)) + 1
     if splits:
         most = splits
     elif deterministic:
         most = triton.cdiv(most_tiles, chosen.fixed_tiles)
     else:
-        most = min(chosen.spread, triton.cdiv(most_tiles, chosen.min_tiles))
+        most = min(spread, triton.cdiv(most_tiles, chosen.min_tiles))
     capacity = batch * most
     if not splits and not deterministic:
-        capacity = min(capacity, batch + chosen.spread)
+        capacity = min(capacity, batch + spread)
     words = (1 + capacity) * 8
     memory = torch.empty(words + batch * num_kv_heads, dtype=torch.int32, device=device)
     floats = torch.empty(capacity * num_heads * (head_dim + 1), dtype=torch.float32, device=device)
@@ -170,6 +177,7 @@ def plan_decode(
             plan.items,
             plan.counters,
             batch,
+            spread,
             chosen.spread,
             chosen.min_tiles,
             BATCH_POW2=next_power_of_2(batch),

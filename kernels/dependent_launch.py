@@ -13,6 +13,24 @@ import torch
 
 _FIRST_CAPABILITY = (9, 0)
 
+AT_START = 1
+AFTER_WAIT = 2
+_FEW_ROWS = range(3, 17)
+
+
+def next_starts(pdl: bool, rows: int) -> int:
+    """When a kernel over so many rows lets the next one start; 0: when it has ended.
+
+    At its own start, whole chains of kernels stand on the multiprocessors and wait, and where one
+    stands is no more free for the next: a kernel's programs come to lie unevenly. After its own
+    wait, one kernel at most waits. Microseconds a layer of Qwen3-0.6B without attention on an H200,
+    at the start / after the wait: 1 row 14.7 / 15.3, 2 rows 18.5 / 20.2, 4 rows 24.8 / 18.8, 8 rows
+    25.3 / 19.1, 16 rows 25.2 / 22.7, 32 rows 24.7 / 24.9, 64 rows 23.6 / 23.9.
+    """
+    if not pdl:
+        return 0
+    return AFTER_WAIT if rows in _FEW_ROWS else AT_START
+
 
 def pdl_option(pdl: bool) -> dict[str, bool]:
     """The launch option, for ``**``; nothing where it is not asked for."""

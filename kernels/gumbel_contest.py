@@ -8,6 +8,9 @@ import triton.language as tl
 _GROUP = tl.constexpr(16)
 _MARGIN = tl.constexpr(1e-3)
 _MAX_NOISE = tl.constexpr(28.5)
+_LOG2_E = tl.constexpr(1.4426950408889634)
+_ROUNDING = tl.constexpr(2e-6)
+"""More than float32 errs in a double exponential, as it is used here."""
 
 
 @triton.jit
@@ -57,13 +60,43 @@ def gumbel_of_token(seed, index, token):
 
 
 @triton.jit
-def best_with_noise(relative, first, seed, index, floor, GROUPS: tl.constexpr):
-    """Largest score + noise (float64) of a tile ``[GROUPS, 16]`` of consecutive tokens, and its
-    token; -inf where none reaches ``floor``.
+def _may_win(relative, upper, floor):
+    """Whether score + noise may reach ``floor``, by the upper byte of the noise's number alone.
 
-    The upper byte alone bounds the noise from above. Each round takes every group's most promising
-    token, computes its noise in full and drops what cannot win any more: one or two rounds suffice
-    as a rule.
+    ``noise < x`` is ``u < exp(-exp(-x))``: the noise stays below that of the next byte's smallest
+    number, whatever the lower bits are. The last byte's largest noise is the largest of all.
+    """
+    needed = tl.exp2(-tl.exp2((relative - floor) * _LOG2_E) * _LOG2_E)
+    above = (upper + 1).to(tl.float32) * (1.0 / 256.0) + _ROUNDING
+    return tl.where(upper == 255, relative + _MAX_NOISE >= floor, above >= needed)
+
+
+@triton.jit
+def _most_noise(upper, lower):
+    """No noise of these 40 bits is larger: ``-log(-log u) <= -log(1 - u)``, float32 of 1 - u."""
+    rest = (255 - upper).to(tl.float32) * (1.0 / 256.0)
+    rest += ((~lower).to(tl.float32) + 0.5) * (1.0 / 1099511627776.0)
+    return -tl.log(rest) + _MARGIN
+
+
+@triton.jit
+def best_with_noise(
+    score,
+    best,
+    temperature,
+    bound,
+    first,
+    seed,
+    index,
+    floor,
+    GROUPS: tl.constexpr,
+    FILTERED: tl.constexpr,
+):
+    """Largest relative score + noise (float64) of a tile ``[GROUPS, 16]`` of consecutive tokens,
+    and its token; -inf where none reaches ``floor``.
+
+    The upper byte alone rules out nearly all tokens. Each round takes one token of every group that
+    is left; only where its 32 lower bits do not rule it out as well is its noise computed in full.
     """
     group = tl.arange(0, GROUPS)
     column = tl.arange(0, _GROUP)
@@ -75,26 +108,36 @@ def best_with_noise(relative, first, seed, index, floor, GROUPS: tl.constexpr):
         tl.where(part == 1, w1[:, None], tl.where(part == 2, w2[:, None], w3[:, None])),
     )
     upper = ((word >> ((column & 3) << 3).to(tl.uint32)[None, :]) & 0xFF).to(tl.int32)
-    # The noise of the next byte's smallest number; the last byte's largest is the largest of all.
-    above = tl.minimum(upper + 1, 255).to(tl.float32) * (1.0 / 256.0)
-    most = tl.where(upper == 255, _MAX_NOISE, -tl.log(-tl.log(above)) + _MARGIN)
-    reach = relative + most
+    if FILTERED:
+        # To the last bit: the bound is one of the scores.
+        relative = tl.div_rn(score - best, temperature + tl.zeros_like(score))
+        relative = tl.where(relative < bound, float("-inf"), relative)
+    else:
+        relative = (score - best) * (1.0 / temperature)
     winner = tl.full([], float("-inf"), tl.float64)
     winner_token = tl.full([], 0x7FFFFFFF, tl.int32)
-    highest = tl.max(tl.max(reach, 1), 0)
-    while (highest >= floor) & (highest > float("-inf")):
-        top = tl.max(reach, 1)
-        chosen = tl.argmax(reach, 1)
-        picked = column[None, :] == chosen[:, None]
-        score = tl.max(tl.where(picked, relative, float("-inf")), 1)
+    open_ = _may_win(relative, upper, floor)
+    count = tl.max(tl.max(open_.to(tl.int32), 1), 0)
+    while count > 0:
+        value = tl.where(open_, relative, float("-inf"))
+        chosen = tl.argmax(value, 1)
+        picked = open_ & (column[None, :] == chosen[:, None])
+        near = tl.max(tl.where(picked, value, float("-inf")), 1)
+        byte = tl.max(tl.where(picked, upper, 0), 1)
         token = first + group * _GROUP + chosen
-        total = score.to(tl.float64) + gumbel_of_token(seed, index, token)
-        total = tl.where(top >= floor, total, float("-inf"))
-        most_now = tl.max(total, 0)
-        token_now = tl.min(tl.where(total == most_now, token, 0x7FFFFFFF), 0)
-        winner_token = tl.where(most_now > winner, token_now, winner_token)
-        winner = tl.maximum(winner, most_now)
-        floor = tl.maximum(floor, winner.to(tl.float32) - _MARGIN)
-        reach = tl.where(picked, float("-inf"), reach)
-        highest = tl.max(tl.max(reach, 1), 0)
+        lower, _, _, _ = _words(token, 1, seed, index)
+        wins = near + _most_noise(byte, lower) >= floor
+        if tl.max(wins.to(tl.int32), 0) > 0:
+            exact = tl.max(tl.where(picked, score, float("-inf")), 1)
+            exact = tl.div_rn(exact - best, temperature + tl.zeros_like(exact))
+            total = exact.to(tl.float64) + _gumbel(byte.to(tl.uint32), lower)
+            total = tl.where(wins, total, float("-inf"))
+            most_now = tl.max(total, 0)
+            token_now = tl.min(tl.where(total == most_now, token, 0x7FFFFFFF), 0)
+            winner_token = tl.where(most_now > winner, token_now, winner_token)
+            winner = tl.maximum(winner, most_now)
+            floor = tl.maximum(floor, winner.to(tl.float32) - _MARGIN)
+            open_ = open_ & _may_win(relative, upper, floor)
+        open_ = open_ & (column[None, :] != chosen[:, None])
+        count = tl.max(tl.max(open_.to(tl.int32), 1), 0)
     return winner, winner_token

@@ -20,6 +20,8 @@ _FIXED_PART_TOKENS = 512
 _JOIN_ELEMENTS = 8192
 _DESKTOP_SHARED_MEMORY = 99 * 1024
 _WIDE_PREFILL_PAIRS = 4096
+_DRAWING_PER_MULTIPROCESSOR = 4
+_PREFILL_PER_MULTIPROCESSOR = 2
 _SHARED_PREFIX_BYTES = 16384 * 4096
 
 
@@ -62,21 +64,26 @@ class SharedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class PrefillLaunch:
-    """``rows``: (token, head) pairs of one program. ``tile``: keys a step of the loop."""
+    """``rows``: (token, head) pairs of one program. ``tile``: keys a step of the loop. ``spread``:
+    parts that all keys together are cut into, besides one a tile of rows; 0 where there are enough
+    of these.
+    """
 
     rows: int
     tile: int
     num_warps: int
     num_stages: int
+    spread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SampleLaunch:
-    """``chunk``: tokens of one program. ``list_size``: scores that one program sorts, with
-    ``sort_warps``.
+    """``chunk``: tokens at a time. ``programs``: all rows together are drawn by about so many.
+    ``list_size``: scores that one program sorts, with ``sort_warps``.
     """
 
     chunk: int
+    programs: int
     list_size: int
     num_warps: int
     sort_warps: int
@@ -101,6 +108,11 @@ def shared_memory(device: torch.device) -> int:
 
 def next_power_of_2(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
+
+
+def dot_width(head_dim: int) -> int:
+    """Columns of a tile of keys or values; tensor cores take 16 at least."""
+    return max(MIN_DOT_ROWS, next_power_of_2(head_dim))
 
 
 @functools.cache
@@ -149,18 +161,25 @@ def shared_launch(
 
 def join_chunk(group: int, head_dim: int) -> int:
     """Parts of one KV head's ``group`` query heads that fit a program's registers at once."""
-    size = next_power_of_2(group) * next_power_of_2(head_dim)
+    size = next_power_of_2(group) * dot_width(head_dim)
     return max(1, min(32, _JOIN_ELEMENTS // size))
 
 
 def prefill_launch(
-    num_tokens: int, group: int, head_dim: int, itemsize: int, device: torch.device
+    num_tokens: int,
+    group: int,
+    head_dim: int,
+    itemsize: int,
+    device: torch.device,
+    num_kv_heads: int | None = None,
 ) -> PrefillLaunch:
     """How prefill chunks of so many tokens together are cut up: the first choice that fits the
     device's shared memory.
+
+    ``num_kv_heads`` None: their keys are not cut into parts.
     """
     pairs = num_tokens * group
-    width = next_power_of_2(head_dim)
+    width = dot_width(head_dim)
     for most, tile, stages in ((128, 64, 3), (64, 64, 3), (64, 64, 2), (64, 32, 2), (32, 32, 1)):
         rows = min(most, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
         if most > 64 and (pairs < _WIDE_PREFILL_PAIRS or head_dim > 128):
@@ -168,7 +187,13 @@ def prefill_launch(
         # The queries, and keys and values of every stage.
         if (rows + 2 * stages * tile) * width * itemsize <= shared_memory(device):
             break
-    return PrefillLaunch(rows, tile, num_warps=8 if rows >= 128 else 4, num_stages=stages)
+    spread = 0
+    if num_kv_heads is not None:
+        spread = _PREFILL_PER_MULTIPROCESSOR * multiprocessors(device) // num_kv_heads
+    if -(-pairs // rows) >= spread:
+        spread = 0
+    warps = 8 if rows >= 128 else 4
+    return PrefillLaunch(rows, tile, num_warps=warps, num_stages=stages, spread=spread)
 
 
 def uses_shared_prefix(
@@ -195,5 +220,6 @@ def sample_launch(device: torch.device) -> SampleLaunch:
     """How rows of logits are cut up."""
     if device.type != "cuda":
         # The interpreter's time goes by the number of operations and the length of a sort.
-        return SampleLaunch(chunk=512, list_size=16, num_warps=4, sort_warps=4)
-    return SampleLaunch(chunk=2048, list_size=512, num_warps=4, sort_warps=8)
+        return SampleLaunch(chunk=512, programs=8, list_size=16, num_warps=4, sort_warps=4)
+    programs = _DRAWING_PER_MULTIPROCESSOR * multiprocessors(device)
+    return SampleLaunch(chunk=1024, programs=programs, list_size=512, num_warps=4, sort_warps=8)

@@ -9,7 +9,7 @@ import torch
 
 from kernels.launch import MIN_DOT_ROWS, next_power_of_2
 
-SKINNY_ROWS = 64
+SKINNY_ROWS = 128
 """With more rows than this the library is faster."""
 
 _LIBRARY_ELEMENTS = 16_000_000
@@ -117,7 +117,9 @@ def _whole_launch(rows: int, gated: bool) -> DotLaunch:
     if rows <= 16:
         return DotLaunch(16, 16, 128, 1, 2, 6, True)
     # 64 rows cost what 32 cost: the larger tile takes the faster instruction.
-    return DotLaunch(64, 32, 128, 1, 4, 5, False)
+    if rows <= 64:
+        return DotLaunch(64, 32, 128, 1, 4, 5, False)
+    return DotLaunch(64, 64, 64, 1, 4, 6, True) if gated else DotLaunch(64, 64, 128, 1, 4, 4, False)
 
 
 def _vector_launch(outputs: int, inner: int) -> VectorLaunch:
@@ -134,8 +136,10 @@ def _joined_launch(rows: int, outputs: int, inner: int) -> DotLaunch:
         launch = DotLaunch(16, 16, 64, 1, 1, 8, True)
     elif rows <= 32:
         launch = DotLaunch(32, 16, 128, 1, 4, 5, True)
-    else:
+    elif rows <= 64:
         launch = DotLaunch(64, 32, 128, 1, 4, 5, False)
+    else:
+        launch = DotLaunch(64, 64, 128, 1, 4, 4, False)
     tiles = -(-outputs // launch.outputs)
     wanted = min(_MOST_SPLITS, next_power_of_2(-(-_SPLIT_PROGRAMS // tiles)))
     # A part has two steps of the loop at least.

@@ -25,7 +25,7 @@ from kernels.checks import check_batch, check_paged, output_like
 from kernels.decode_plan import ITEM_WORDS, DecodePlan, plan_decode
 from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
-from kernels.launch import next_power_of_2
+from kernels.launch import dot_width, next_power_of_2
 
 
 @triton.jit
@@ -307,7 +307,7 @@ def launch_decode(
             GROUP=group,
             GROUP_POW2=next_power_of_2(group),
             HEAD_DIM=head_dim,
-            DIM_POW2=next_power_of_2(head_dim),
+            DIM_POW2=dot_width(head_dim),
             BLOCK_SIZE=block_size,
             ROWS=launch.rows,
             TILE=launch.tile,

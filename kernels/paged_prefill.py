@@ -15,13 +15,14 @@ from torch import Tensor
 from kernels.causal_tiles import attend_causal
 from kernels.checks import check_paged, output_like
 from kernels.device_guard import on_device_of
-from kernels.launch import PrefillLaunch, next_power_of_2, prefill_launch
+from kernels.launch import PrefillLaunch, dot_width, prefill_launch
+from kernels.prefill_join import join_rows
 from kernels.prefill_tiles import TILE_WORDS
 
 _TILE_WORDS = tl.constexpr(TILE_WORDS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["single_start", "single_tokens"])
 def _paged_prefill_kernel(
     query_ptr,  # [tokens, heads, head_dim]
     k_cache_ptr,  # [num_blocks, block_size, kv_heads, head_dim], contiguous
@@ -29,6 +30,9 @@ def _paged_prefill_kernel(
     table_ptr,  # block ids of all chunks
     tile_ptr,  # [tiles, 8] int32, see prefill_tiles; not read if SINGLE
     out_ptr,  # [tokens, heads, head_dim], contiguous
+    partial_ptr,  # [tiles, kv_heads, ROWS, DIM_POW2] float32, see prefill_join
+    lse_ptr,  # [tiles, kv_heads, ROWS] float32, base 2
+    counter_ptr,  # [tiles, kv_heads] int32, zeros; are zeros again afterwards
     scale,
     single_start,
     single_tokens,
@@ -44,6 +48,7 @@ def _paged_prefill_kernel(
     TILE: tl.constexpr,
     WINDOW: tl.constexpr,
     SINGLE: tl.constexpr,
+    SPLIT: tl.constexpr,
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -63,6 +68,15 @@ def _paged_prefill_kernel(
         start = tl.load(word + 2)
         table = table_ptr + tl.load(word + 3)
         first_pair = tl.load(word + 4)
+    low = 0
+    high = 0x7FFFFFFF
+    parts = 1
+    first_part = 0
+    if SPLIT:
+        low = tl.load(word + 5)
+        high = tl.load(word + 6)
+        parts = tl.load(word + 7) % 64
+        first_part = tl.load(word + 7) // 64
     if first_pair >= num_tokens * GROUP:
         return
     pair = first_pair + tl.arange(0, ROWS)
@@ -102,28 +116,45 @@ def _paged_prefill_kernel(
         plain = tl.cdiv(tl.maximum(last_position - WINDOW + 1, 0), TILE)
         plain = tl.minimum(plain, tiles)
         best, total, acc = attend_causal(
-            q, best, total, acc, k_head, v_head, table, position, lowest, context, edge, plain,
-            scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True,
-            UPCAST, PRECISION,
+            q, best, total, acc, k_head, v_head, table, position, lowest, context,
+            tl.maximum(edge, low), tl.minimum(plain, high), scale, NUM_KV_HEADS * HEAD_DIM,
+            HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST, PRECISION,
         )  # fmt: skip
         plain_end = tl.maximum(plain_end, plain)
     best, total, acc = attend_causal(
-        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain, plain_end,
-        scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, False, UPCAST,
-        PRECISION,
+        q, best, total, acc, k_head, v_head, table, position, lowest, context,
+        tl.maximum(plain, low), tl.minimum(plain_end, high), scale, NUM_KV_HEADS * HEAD_DIM,
+        HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, False, UPCAST, PRECISION,
     )  # fmt: skip
     best, total, acc = attend_causal(
-        q, best, total, acc, k_head, v_head, table, position, lowest, context, plain_end, tiles,
-        scale, NUM_KV_HEADS * HEAD_DIM, HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST,
-        PRECISION,
+        q, best, total, acc, k_head, v_head, table, position, lowest, context,
+        tl.maximum(plain_end, low), tl.minimum(tiles, high), scale, NUM_KV_HEADS * HEAD_DIM,
+        HEAD_DIM, DIM_POW2, BLOCK_SIZE, TILE, WINDOW, True, UPCAST, PRECISION,
     )  # fmt: skip
 
-    if WINDOW > 0:
-        # The window of a padded row may lie behind all keys; nothing of it is stored.
-        total = tl.where(total > 0.0, total, 1.0)
-    result = acc / total[:, None]
+    # The window of a padded row may lie behind all keys, a part hold none that a row sees.
+    divisor = tl.where(total > 0.0, total, 1.0)
+    result = acc / divisor[:, None]
     place = (row * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
-    tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
+    if parts == 1:
+        tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
+    if SPLIT and parts > 1:
+        lse = tl.where(total > 0.0, best + tl.log2(divisor), float("-inf"))
+        cell = (tl.program_id(1) * NUM_KV_HEADS + kv_head) * ROWS + tl.arange(0, ROWS)
+        tl.store(lse_ptr + cell, lse)
+        tl.store(partial_ptr + cell[:, None] * DIM_POW2 + dim[None, :], result)
+        # All threads' stores come before the count, and the count before the joiner's loads.
+        tl.debug_barrier()
+        counter = counter_ptr + first_part * NUM_KV_HEADS + kv_head
+        done = tl.atomic_add(counter, 1, sem="acq_rel")
+        if done == parts - 1:
+            tl.store(counter, 0)
+            start_cell = first_part * NUM_KV_HEADS * ROWS
+            whole = join_rows(
+                partial_ptr + start_cell * DIM_POW2, lse_ptr + start_cell, parts, kv_head,
+                NUM_KV_HEADS, ROWS, DIM_POW2,
+            )  # fmt: skip
+            tl.store(out_ptr + place, whole.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 def paged_prefill(
@@ -190,6 +221,7 @@ def paged_prefill_batch(
     *,
     window: int | None = None,
     out: Tensor | None = None,
+    counters: Tensor | None = None,
     upcast: bool = False,
 ) -> Tensor:
     """``paged_prefill`` of several chunks in one launch.
@@ -198,12 +230,14 @@ def paged_prefill_batch(
         query: ``[rows, heads, head_dim]``; the chunks' rows lie where the tiles say.
         k_cache: as in ``paged_prefill``; ``v_cache`` likewise.
         block_ids: ``[blocks]`` integers, the chunks' tables behind each other.
-        tiles: ``tile_list`` for ``launch.rows`` on the query's device.
+        tiles: ``tile_list`` for ``launch`` on the query's device.
         scale: factor on the scores.
         launch: from ``launch.prefill_launch``.
         window: as in ``paged_prefill``; ``upcast`` likewise.
         out: ``[rows, heads, head_dim]``, contiguous; the chunks' rows are written, others left as
             they are. A new tensor if None.
+        counters: ``[tiles, kv_heads]`` int32 or more, zeros, and zeros again when the kernel has
+            ended, where ``launch`` has a ``spread``; new ones if None.
 
     Returns:
         ``out``.
@@ -216,8 +250,14 @@ def paged_prefill_batch(
         raise ValueError(f"tiles {tuple(tiles.shape)} of {tiles.dtype}, expected [tiles, 8] int32")
     result = output_like(query, out)
     if len(tiles):
+        if launch.spread and counters is None:
+            counters = torch.zeros(
+                (len(tiles), k_cache.shape[2]), dtype=torch.int32, device=query.device
+            )
+        if counters is not None and counters.numel() < len(tiles) * k_cache.shape[2]:
+            raise ValueError(f"{tuple(counters.shape)} counters for {len(tiles)} tiles")
         _launch(query, k_cache, v_cache, block_ids, tiles, len(tiles), (0, 0), result, scale,
-                window, launch, upcast)  # fmt: skip
+                window, launch, upcast, counters)  # fmt: skip
     return result
 
 
@@ -234,9 +274,14 @@ def _launch(
     window: int | None,
     launch: PrefillLaunch,
     upcast: bool,
+    counters: Tensor | None = None,
 ) -> None:
     num_heads, head_dim = query.shape[1:]
     block_size, num_kv_heads = k_cache.shape[1:3]
+    width = dot_width(head_dim)
+    splits = tiles is not None and launch.spread > 0
+    cells = count * num_kv_heads * launch.rows if splits else 0
+    floats = torch.empty(cells * (width + 1), dtype=torch.float32, device=query.device)
     with on_device_of(query):
         _paged_prefill_kernel[(num_kv_heads, count)](
             query,
@@ -245,6 +290,9 @@ def _launch(
             block_ids,
             block_ids if tiles is None else tiles,
             out,
+            floats,
+            floats[cells * width :],
+            floats if counters is None else counters,
             scale,
             *single,
             query.stride(0),
@@ -253,12 +301,13 @@ def _launch(
             NUM_KV_HEADS=num_kv_heads,
             GROUP=num_heads // num_kv_heads,
             HEAD_DIM=head_dim,
-            DIM_POW2=next_power_of_2(head_dim),
+            DIM_POW2=width,
             BLOCK_SIZE=block_size,
             ROWS=launch.rows,
             TILE=launch.tile,
             WINDOW=window or 0,
             SINGLE=tiles is None,
+            SPLIT=splits,
             UPCAST=upcast,
             PRECISION="ieee",
             num_warps=launch.num_warps,

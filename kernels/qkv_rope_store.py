@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.dependent_launch import pdl_option
+from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.launch import next_power_of_2
 from kernels.launch_glue import RopeLaunch, rope_launch
@@ -37,7 +37,7 @@ def _qkv_rope_store_kernel(
     ROTARY_DIM: tl.constexpr,
     HEADS: tl.constexpr,
     NORM: tl.constexpr,
-    PDL: tl.constexpr,
+    PDL: tl.constexpr,  # see next_starts
 ):
     """Program = (token, some of its heads: queries, keys and values in a row)."""
     token = tl.program_id(0).to(tl.int64)
@@ -50,7 +50,7 @@ def _qkv_rope_store_kernel(
     is_query = head < Q_HEADS
     is_rotated = head < Q_HEADS + KV_HEADS
     turned = is_rotated[:, None] & in_rotary[None, :]
-    if PDL:
+    if PDL == 1:
         tl.extra.cuda.gdc_launch_dependents()
     if NORM:
         norm_row = norm_ptr + head[:, None] * HEAD_DIM
@@ -59,6 +59,8 @@ def _qkv_rope_store_kernel(
         partner_scale = tl.load(norm_row + partner[None, :], mask=turned, other=0.0).to(tl.float32)
     if PDL:
         tl.extra.cuda.gdc_wait()
+    if PDL == 2:
+        tl.extra.cuda.gdc_launch_dependents()
     position = tl.load(position_ptr + token).to(tl.int64)
     # 64 bits before the multiplication: a large pool has more than 2**31 elements.
     slot = tl.load(slot_ptr + token).to(tl.int64)
@@ -153,7 +155,7 @@ def qkv_rope_store(
             ROTARY_DIM=cos.shape[-1],
             HEADS=launch.heads,
             NORM=norm is not None,
-            PDL=pdl,
+            PDL=next_starts(pdl, len(qkv)),
             num_warps=launch.num_warps,
             **pdl_option(pdl),
         )

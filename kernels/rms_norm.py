@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.checks import as_rows, check_rows
-from kernels.dependent_launch import pdl_option
+from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.launch_glue import norm_launch
 
@@ -31,17 +31,19 @@ def _rms_norm_kernel(
     SIZE_POW2: tl.constexpr,
     BIAS: tl.constexpr,
     ADD: tl.constexpr,
-    PDL: tl.constexpr,
+    PDL: tl.constexpr,  # see next_starts
 ):
     """One program a row."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, SIZE_POW2)
     inside = column < SIZE
-    if PDL:
+    if PDL == 1:
         tl.extra.cuda.gdc_launch_dependents()
     weight = tl.load(weight_ptr + column, mask=inside, other=0.0).to(tl.float32)
     if PDL:
         tl.extra.cuda.gdc_wait()
+    if PDL == 2:
+        tl.extra.cuda.gdc_launch_dependents()
     place = x_ptr + row * x_stride + column
     x = tl.load(place, mask=inside, other=0.0).to(tl.float32)
     for part in tl.static_range(1, PARTS):
@@ -181,7 +183,7 @@ def _launch(
             SIZE_POW2=launch.size_pow2,
             BIAS=bias is not None,
             ADD=residual is not None,
-            PDL=pdl,
+            PDL=next_starts(pdl, rows),
             num_warps=launch.num_warps,
             **pdl_option(pdl),
         )

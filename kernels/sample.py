@@ -20,7 +20,7 @@ from kernels.launch import SampleLaunch, sample_launch
 from kernels.reference.sample import Parameter, Sampled
 from kernels.sample_buffers import SampleBuffers
 from kernels.sample_threshold import find_bounds
-from kernels.score_tile import relative_tile, score_tile
+from kernels.score_tile import score_tile
 
 _GROUP = tl.constexpr(16)
 _MAX_NOISE = tl.constexpr(28.5)
@@ -121,22 +121,23 @@ def _draw_kernel(
     chunk_token_ptr,
     chunk_lse_ptr,
     bound_ptr,  # [rows] float32, relative scores below are out; not read if not FILTERED
-    winner_ptr,  # [rows, chunks] float64: score + noise of each chunk's winner
+    winner_ptr,  # [rows, chunks] float64: score + noise of each part's winner
     winner_token_ptr,  # [rows, chunks] int32
     done_ptr,
     token_ptr,  # [rows] int64
     best_ptr,  # [rows] float32
     logprob_ptr,  # [rows] float32
     vocab,
+    chunks,
     CHUNK: tl.constexpr,
     PENALTIES: tl.constexpr,
     CHUNKS_POW2: tl.constexpr,
     FILTERED: tl.constexpr,
     LOGPROBS: tl.constexpr,
 ):
-    """Program = (chunk, row); a row's last one takes the best of the chunks' winners."""
-    chunk = tl.program_id(0)
-    chunks = tl.num_programs(0)
+    """Program = (some chunks, row); a row's last one takes the best of all winners."""
+    part = tl.program_id(0)
+    parts = tl.num_programs(0)
     row = tl.program_id(1).to(tl.int64)
     other = tl.arange(0, CHUNKS_POW2)
     inside = other < chunks
@@ -147,15 +148,15 @@ def _draw_kernel(
     best_token = tl.min(tl.where(bests == best, tokens, 0x7FFFFFFF), 0)
     temperature = tl.load(floats_ptr + row * 14 + 8)
     finite = (best > float("-inf")) & (best < float("inf"))
-    if chunk == 0:
+    if part == 0:
         tl.store(best_ptr + row, best)
     if not finite:
-        if chunk == 0:
+        if part == 0:
             tl.store(token_ptr + row, tl.full([], -1, tl.int64))
             tl.store(logprob_ptr + row, float("nan"))
         return
     if temperature <= 0.0:
-        if chunk == 0:
+        if part == 0:
             _finish_row(
                 best_token, logits_ptr, logits_stride, ints_ptr, count_ptr, chunk_lse_ptr,
                 token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, PENALTIES,
@@ -170,30 +171,38 @@ def _draw_kernel(
         bound = tl.load(bound_ptr + row)
     # What the best token reaches is a floor for all chunks.
     floor = gumbel_of_token(seed, index, best_token).to(tl.float32) - _MARGIN
-    mine = tl.max(tl.where(other == chunk, bests, float("-inf")), 0)
     winner = tl.full([], float("-inf"), tl.float64)
     winner_token = tl.full([], 0x7FFFFFFF, tl.int32)
-    reach = (mine - best) / temperature
-    if (reach + _MAX_NOISE >= floor) & (reach >= bound - _MARGIN):
-        group = tl.arange(0, CHUNK // _GROUP)
-        token = chunk * CHUNK + group[:, None] * _GROUP + tl.arange(0, _GROUP)[None, :]
-        relative = relative_tile(
-            logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token, vocab,
-            best, temperature, PENALTIES,
-        )  # fmt: skip
-        relative = tl.where(relative < bound, float("-inf"), relative)
-        winner, winner_token = best_with_noise(
-            relative, chunk * CHUNK, seed, index, floor, CHUNK // _GROUP
-        )
-    tl.store(winner_ptr + row * chunks + chunk, winner)
-    tl.store(winner_token_ptr + row * chunks + chunk, winner_token)
+    per_part = tl.cdiv(chunks, parts)
+    first = part * per_part
+    for chunk in range(first, tl.minimum(first + per_part, chunks)):
+        mine = tl.load(chunk_best_ptr + row * chunks + chunk)
+        reach = (mine - best) / temperature
+        if (reach + _MAX_NOISE >= floor) & (reach >= bound - _MARGIN):
+            start = tl.zeros([], tl.int32) + chunk * CHUNK
+            group = tl.arange(0, CHUNK // _GROUP)
+            token = start + group[:, None] * _GROUP + tl.arange(0, _GROUP)[None, :]
+            _, score = score_tile(
+                logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token,
+                vocab, PENALTIES,
+            )  # fmt: skip
+            total, total_token = best_with_noise(
+                score, best, temperature, bound, start, seed, index, floor, CHUNK // _GROUP,
+                FILTERED,
+            )  # fmt: skip
+            winner_token = tl.where(total > winner, total_token, winner_token)
+            winner = tl.maximum(winner, total)
+            floor = tl.maximum(floor, winner.to(tl.float32) - _MARGIN)
+    tl.store(winner_ptr + row * chunks + part, winner)
+    tl.store(winner_token_ptr + row * chunks + part, winner_token)
     # All threads' stores come before the count, and the count before the last one's loads.
     tl.debug_barrier()
     done = tl.atomic_add(done_ptr + row, 1, sem="acq_rel")
-    if done == chunks - 1:
-        totals = tl.load(winner_ptr + place, mask=inside, other=float("-inf"), cache_modifier=".cg")
+    if done == parts - 1:
+        ran = other < parts
+        totals = tl.load(winner_ptr + place, mask=ran, other=float("-inf"), cache_modifier=".cg")
         winners = tl.load(
-            winner_token_ptr + place, mask=inside, other=0x7FFFFFFF, cache_modifier=".cg"
+            winner_token_ptr + place, mask=ran, other=0x7FFFFFFF, cache_modifier=".cg"
         )
         most = tl.max(totals, 0)
         chosen = tl.min(tl.where(totals == most, winners, 0x7FFFFFFF), 0)
@@ -267,7 +276,7 @@ def sample(
         )
         if filtered:
             find_bounds(shared, buffers, vocab, counts is not None)
-        _draw_kernel[(chunks, rows)](
+        _draw_kernel[(min(chunks, max(1, launch.programs // rows)), rows)](
             *shared,
             buffers.chunk_best,
             buffers.chunk_token,
@@ -280,6 +289,7 @@ def sample(
             buffers.best,
             buffers.logprobs,
             vocab,
+            chunks,
             CHUNK=launch.chunk,
             PENALTIES=counts is not None,
             CHUNKS_POW2=triton.next_power_of_2(chunks),

@@ -11,6 +11,8 @@ from kernels.reference.sample import Sampled
 PIVOTS = 8
 ROUNDS = 4
 STATE_WORDS = 8
+_ALIGNED_WORDS = 4
+"""Pieces begin at multiples of 16 bytes: a kernel is compiled apart for pointers that do not."""
 
 
 class SampleBuffers:
@@ -29,15 +31,19 @@ class SampleBuffers:
         self.chunks = chunks
         self.launch = launch
         cells = rows * chunks
-        doubles = torch.empty(cells + rows, dtype=torch.float64, device=device)
+        behind = cells + cells % 2
+        doubles = torch.empty(behind + rows, dtype=torch.float64, device=device)
         self.winner = doubles[:cells]
-        self.tokens = doubles[cells:].view(torch.int64)
+        self.tokens = doubles[behind:].view(torch.int64)
         sizes = [cells, cells, 2 * cells, cells, 4 * rows, rows, rows, rows, rows]
         if filtered:
             sums = cells * PIVOTS
             sizes += [sums, sums, rows * launch.list_size, STATE_WORDS * rows]
-        words = torch.empty(sum(sizes), dtype=torch.float32, device=device)
-        pieces = iter(torch.split(words, sizes))
+        places = [-(-size // _ALIGNED_WORDS) * _ALIGNED_WORDS for size in sizes]
+        words = torch.empty(sum(places), dtype=torch.float32, device=device)
+        pieces = (
+            piece[:size] for piece, size in zip(torch.split(words, places), sizes, strict=True)
+        )
         self.chunk_best: Tensor = next(pieces)
         self.chunk_token: Tensor = next(pieces).view(torch.int32)
         self.chunk_lse: Tensor = next(pieces)

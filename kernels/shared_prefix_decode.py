@@ -16,7 +16,7 @@ from kernels.attention_tiles import attend_tiles, first_blocks, normalise
 from kernels.checks import check_batch, check_paged, output_like
 from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
-from kernels.launch import next_power_of_2
+from kernels.launch import dot_width
 from kernels.paged_decode import launch_decode
 from kernels.shared_prefix_plan import SharedPlan, plan_shared_prefix_decode
 
@@ -195,7 +195,7 @@ def shared_prefix_decode(
             NUM_KV_HEADS=num_kv_heads,
             GROUP=group,
             HEAD_DIM=head_dim,
-            DIM_POW2=next_power_of_2(head_dim),
+            DIM_POW2=dot_width(head_dim),
             BLOCK_SIZE=block_size,
             ROWS=plan.launch.rows,
             ROW_TILES=row_tiles,

@@ -31,7 +31,7 @@ def skinny_dot_kernel(
     RESIDUAL: tl.constexpr,
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
-    PDL: tl.constexpr,
+    PDL: tl.constexpr,  # see next_starts
 ):
     """One program: a tile of the result over one of ``SPLITS`` parts of the inner dimension."""
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -51,9 +51,12 @@ def skinny_dot_kernel(
     else:
         y = tl.zeros([ROWS, OUTPUTS], tl.float32)
     up = y
-    if PDL:
+    if PDL == 1:
         tl.extra.cuda.gdc_launch_dependents()
+    if PDL:
         tl.extra.cuda.gdc_wait()
+    if PDL == 2:
+        tl.extra.cuda.gdc_launch_dependents()
     for i in tl.range(first, tl.minimum(first + PER_SPLIT, STEPS), num_stages=STAGES):
         k = i * DEPTH + step
         in_k = k < K

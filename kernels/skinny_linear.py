@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kernels.checks import as_rows
-from kernels.dependent_launch import pdl_option
+from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.gate_and_mul import check_gate, gate_and_mul
 from kernels.launch import next_power_of_2
@@ -87,7 +87,7 @@ class _Problem:
             "GATE": self.gate or "",
             "BIAS": self.bias is not None,
             "RESIDUAL": self.residual is not None,
-            "PDL": self.pdl,
+            "PDL": next_starts(self.pdl, len(self.x)),
         }
 
     def normed(self) -> _Problem:

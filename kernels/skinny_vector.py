@@ -33,7 +33,7 @@ def skinny_vector_kernel(
     GATE: tl.constexpr,
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
-    PDL: tl.constexpr,
+    PDL: tl.constexpr,  # see next_starts
 ):
     """One program: ``OUTPUTS`` rows of the weight against all rows of ``x``."""
     n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -42,7 +42,7 @@ def skinny_vector_kernel(
     in_k = k < K
     inside = in_n[:, None] & in_k[None, :]
     place = n.to(tl.int64)[:, None] * K + k[None, :]
-    if PDL:
+    if PDL == 1:
         tl.extra.cuda.gdc_launch_dependents()
     weight = tl.load(weight_ptr + place, mask=inside, other=0.0, eviction_policy="evict_first")
     if GATE != "":
@@ -54,6 +54,8 @@ def skinny_vector_kernel(
     if PDL:
         # The weights are under way; what the kernel before writes is read from here on.
         tl.extra.cuda.gdc_wait()
+    if PDL == 2:
+        tl.extra.cuda.gdc_launch_dependents()
     for m in tl.static_range(ROWS):
         known = tl.full([1], m, tl.int32) < rows
         x = tl.load(x_ptr + m * x_stride + k, mask=in_k & known, other=0.0).to(tl.float32)

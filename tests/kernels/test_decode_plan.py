@@ -8,7 +8,7 @@ triton = pytest.importorskip("triton")
 from kernels.decode_plan import plan_decode  # noqa: E402 - only where Triton is
 from kernels.paged_decode import paged_decode  # noqa: E402
 from kernels.reference.paged_decode import paged_decode as reference  # noqa: E402
-from tests.helpers.paged import NEVER_READ, paged_pool  # noqa: E402
+from tests.helpers.paged import NEVER_READ, dense_attention, paged_pool  # noqa: E402
 
 
 def items_of(plan):
@@ -41,6 +41,18 @@ def test_items_are_all_tiles_once_and_in_order(choices, device):
             assert items[place : place + len(own)] == own
             place += len(own)
         assert place == len(items)
+
+
+def test_among_many_contexts_a_long_one_is_cut(device):
+    """What is begun last must not run long after the others."""
+    lengths = [128] * 300 + [1920]
+    plan = lay(lengths, device)
+    sizes = [last - first for _, first, last, *_ in items_of(plan)]
+    assert plan.batch > plan.launch.spread
+    mean = sum(sizes) / len(sizes)
+    assert max(sizes) <= 2 * mean + 1
+    # Contexts of one length are not cut: their parts would only have to be joined.
+    assert len(items_of(lay([640] * 300, device))) == 300
 
 
 def test_counters_begin_at_zero(device):
@@ -113,3 +125,36 @@ def test_a_plan_of_another_batch_is_refused(device):
     plan = plan_decode(lens[:1], 6, 2, 64, 70)
     with pytest.raises(ValueError, match="a plan of 1 sequences for 2 rows"):
         paged_decode(query, k_cache, v_cache, tables, lens, 0.125, plan=plan)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("window", [None, 900])
+def test_more_contexts_than_run_at_once_with_long_ones_among_them(dtype, window, device):
+    """As many as a full batch has, in parts and whole, and with room for a much longer one."""
+    lengths = [1, 64, 4096, *[100 + 3 * place for place in range(250)], 8000, 0, 2500]
+    pool = paged_pool(lengths, block_size=16, num_kv_heads=8, head_dim=128, dtype=dtype)
+    query = torch.randn((len(lengths), 16, 128)).to(dtype)
+    lens = torch.tensor(lengths, device=device)
+    args = [part.to(device) for part in (query, pool.k_cache, pool.v_cache, pool.block_tables)]
+    plan = plan_decode(lens, 16, 8, 128, 40_960, window=window)
+    assert plan.batch > plan.launch.spread
+    assert max(item[4] for item in items_of(plan)) > 1
+    assert len(items_of(plan)) <= plan.capacity
+    plan.partial.fill_(float("nan"))
+    plan.lse.fill_(float("nan"))
+    out = paged_decode(*args, lens, 128**-0.5, plan=plan)
+    whole = paged_decode(*args, lens, 128**-0.5, window=window, splits=1)
+    bound = 2e-6 if dtype == torch.float32 else 1e-2
+    assert (out.float() - whole.float()).abs().max() <= bound
+    for row in (0, 2, 253, 255):
+        oracle = dense_attention(
+            query[row : row + 1],
+            pool.key[row],
+            pool.value[row],
+            lengths[row] - 1,
+            128**-0.5,
+            window,
+        )
+        assert (out[row].cpu().double() - oracle[0]).abs().max() <= bound
+    assert not bool(out[254].any())

@@ -1,5 +1,6 @@
 """The sampling kernels draw what the reference draws."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -23,7 +24,9 @@ from kernels.sample_buffers import SampleBuffers  # noqa: E402
 ON_GPU = torch.cuda.is_available()
 VOCAB = 151_936 if ON_GPU else 700
 # The interpreter's time goes by operations: small chunks, and a list that most cuts do not fit.
-SMALL = None if ON_GPU else SampleLaunch(chunk=256, list_size=16, num_warps=4, sort_warps=4)
+SMALL = (
+    None if ON_GPU else SampleLaunch(chunk=256, programs=6, list_size=16, num_warps=4, sort_warps=4)
+)
 SPREADS = [0.05, 1.0, 6.0]
 CHOICES = [
     {"top_k": 5},
@@ -183,3 +186,17 @@ def test_shapes_that_do_not_fit_are_refused(device):
         sample(logits, packed(rows_of(2), device), torch.zeros((1, 5), dtype=torch.int32))
     with pytest.raises(ValueError, match="contiguous"):
         sample(logits.t().contiguous().t(), packed(rows_of(2), device))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_all_numbers_of_rows_have_their_buffers_at_whole_lines(filtered):
+    """The kernels are compiled apart for pointers that are no multiples of 16 bytes."""
+    launch = SampleLaunch(chunk=256, programs=6, list_size=17, num_warps=4, sort_warps=4)
+    for rows in range(1, 9):
+        buffers = SampleBuffers(rows, 149, launch, torch.device("cpu"), filtered)
+        parts = [part for part in vars(buffers).values() if isinstance(part, torch.Tensor)]
+        assert len(parts) == (15 if filtered else 11)
+        starts = sorted((part.data_ptr(), part.data_ptr() + part.nbytes) for part in parts)
+        assert all(start % 16 == 0 for start, _ in starts)
+        assert all(end <= later for (_, end), (later, _) in itertools.pairwise(starts))
+        assert len(buffers.tokens) == len(buffers.bounds) == len(buffers.done) == rows

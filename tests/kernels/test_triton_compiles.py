@@ -19,10 +19,17 @@ SCRIPT = Path(__file__).parents[1] / "helpers" / "offline_compile.py"
 @pytest.fixture(scope="module")
 def launches(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Kernel, shared memory and instructions of every launch."""
-    cache = str(tmp_path_factory.mktemp("triton"))
-    environment = {**os.environ, "TRITON_CACHE_DIR": cache}
+    return compiled(90, tmp_path_factory.mktemp("triton"))
+
+
+def compiled(capability: int, cache: Path) -> list[dict[str, Any]]:
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
     done = subprocess.run(
-        [sys.executable, SCRIPT], capture_output=True, text=True, env=environment, timeout=280
+        [sys.executable, SCRIPT, str(capability)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -34,8 +41,19 @@ def test_every_kernel_compiles(launches: list[dict[str, Any]]) -> None:
         "skinny_dot_kernel",
         "_rms_norm_kernel",
         "_gate_and_mul_kernel",
+        "grouped_dot_kernel",
+        "grouped_expand_kernel",
         "_qkv_rope_store_kernel",
         "_copy_blocks_kernel",
+        "_plan_kernel",
+        "_paged_decode_kernel",
+        "_shared_plan_kernel",
+        "_shared_prefix_kernel",
+        "_paged_prefill_kernel",
+        "_scan_kernel",
+        "_count_kernel",
+        "_bound_kernel",
+        "_draw_kernel",
     }
 
 
@@ -49,10 +67,32 @@ def test_shared_memory_fits(launches: list[dict[str, Any]]) -> None:
     assert max(launch["shared"] for launch in launches) <= 227 * 1024
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 86, 89, 100, 120])
+def test_other_gpus_have_the_shared_memory_that_is_chosen_for_them(
+    capability: int, tmp_path: Path
+) -> None:
+    launches = compiled(capability, tmp_path)
+    assert {"grouped_dot_kernel", "_paged_decode_kernel", "_paged_prefill_kernel"} <= {
+        launch["kernel"] for launch in launches
+    }
+    assert max(launch["shared"] for launch in launches) <= 99 * 1024
+    waits = any("griddepcontrol.wait" in launch["found"] for launch in launches)
+    assert waits == (capability >= 90)
+
+
 def test_dependent_launches_wait_for_what_was_launched_before(
     launches: list[dict[str, Any]],
 ) -> None:
+    chained = {
+        "skinny_vector_kernel",
+        "skinny_dot_kernel",
+        "_rms_norm_kernel",
+        "_gate_and_mul_kernel",
+        "_qkv_rope_store_kernel",
+        "grouped_dot_kernel",
+    }
     for launch in launches:
-        if launch["kernel"] != "_copy_blocks_kernel":
+        if launch["kernel"] in chained:
             assert "griddepcontrol.launch_dependents" in launch["found"], launch
             assert "griddepcontrol.wait" in launch["found"], launch

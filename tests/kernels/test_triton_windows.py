@@ -13,10 +13,11 @@ from kernels.paged_decode import paged_decode  # noqa: E402 - only where Triton 
 from kernels.paged_prefill import paged_prefill  # noqa: E402
 
 SCALE = 0.125
-BOUND = {torch.float32: 2e-6, torch.float16: 1e-3}
+BOUND = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+DTYPES = [torch.float32, torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.gpu)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("heads", [(4, 2), (6, 1)], ids=str)
 @pytest.mark.parametrize("window", [1, 16, 63, 65, 130, 400])
 def test_prefill_kernel(
@@ -42,7 +43,7 @@ def test_prefill_kernel(
         assert error.max() <= BOUND[dtype], f"start {start}, {tokens} tokens"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("splits", [None, 1, 4])
 @pytest.mark.parametrize("window", [1, 16, 63, 64, 65, 300])
 def test_decode_kernel(

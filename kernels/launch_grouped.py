@@ -1,0 +1,51 @@
+"""Tuning choices of ``grouped_linear``.
+
+Not measured yet: chosen so that a program reads whole lines of 128 bytes and there are more
+programs than multiprocessors. ``tests/benchmarks/quantized_rates.py`` measures them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.launch import MIN_DOT_ROWS
+
+GROUPED_ROWS = 32
+"""With more rows than this the weight is expanded for the library's product."""
+
+EXPANDED_ELEMENTS = 64 << 20
+"""Weights that are expanded at once."""
+
+_WIDE_OUTPUTS = 8192
+_WIDE_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedLaunch:
+    """``rows``: of ``x``, a program. ``outputs``: of the product, a program. ``depth``: inner
+    elements a step of the loop, a multiple of 32.
+    """
+
+    rows: int
+    outputs: int
+    depth: int
+    num_warps: int
+    num_stages: int
+
+
+def grouped_launch(rows: int, outputs: int, bits: int) -> GroupedLaunch:
+    """How a product of this shape is cut up.
+
+    Args:
+        rows: of ``x``.
+        outputs: of the product.
+        bits: of a code.
+    """
+    tile = MIN_DOT_ROWS if rows <= _WIDE_ROWS else 32
+    each = 32 if outputs >= _WIDE_OUTPUTS else 16
+    return GroupedLaunch(tile, each, 256 if bits == 4 else 128, 4, 4)
+
+
+def fixed_grouped_launch(bits: int) -> GroupedLaunch:
+    """The same tiles for any number of rows, so that a row's last bits do not depend on it."""
+    return GroupedLaunch(MIN_DOT_ROWS, 16, 256 if bits == 4 else 128, 4, 4)

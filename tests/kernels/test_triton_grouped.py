@@ -1,0 +1,154 @@
+"""The Triton product with grouped weights, against float64."""
+
+import weakref
+
+import pytest
+import torch
+
+from tests.helpers.kernel_cases import DTYPES, excess, names, randn, spaced
+
+triton = pytest.importorskip("triton")
+
+from kernels.dependent_launch import can_pdl  # noqa: E402 - where Triton is
+from kernels.grouped_linear import expand_grouped, grouped_linear  # noqa: E402 - where Triton is
+from kernels.launch_grouped import GroupedLaunch, fixed_grouped_launch  # noqa: E402
+from kernels.reference.grouped_linear import expand_grouped as expand_reference  # noqa: E402
+from kernels.reference.grouped_linear import grouped_linear as reference  # noqa: E402
+
+BOUND = {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+LAUNCHES = [GroupedLaunch(16, 16, 64, 4, 2), GroupedLaunch(32, 16, 128, 4, 3), None]
+FORMS = [(4, 32), (8, 32), (8, 16)]
+# (rows, outputs, inner): no tile is full.
+SIZES = [(1, 24, 96), (3, 33, 160), (19, 40, 64)]
+
+
+def make(rows, outputs, inner, form, dtype, device):
+    bits, group = form
+    codes = torch.randint(0, 256, (outputs, inner * bits // 8), dtype=torch.uint8)
+    scale = (0.5 + torch.rand(outputs, inner // group)) / inner**0.5 / 2**bits
+    minimum = -(2 ** (bits - 1)) * scale + 0.1 * torch.randn(scale.shape) / inner**0.5
+    return {
+        "x": randn((rows, inner), dtype, device),
+        "codes": codes.to(device),
+        "scale": scale.half().to(device),
+        "minimum": minimum.half().to(device),
+        "bias": randn((outputs,), dtype, device),
+        "residual": randn((rows, outputs), dtype, device),
+    }
+
+
+def wide(parts):
+    """On the CPU, in float64 all but the codes."""
+    moved = {name: part.cpu() for name, part in parts.items()}
+    return {name: part if name == "codes" else part.double() for name, part in moved.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=names)
+@pytest.mark.parametrize("given", [(), ("bias", "residual")], ids=names)
+@pytest.mark.parametrize("form", FORMS, ids=names)
+@pytest.mark.parametrize("size", SIZES, ids=names)
+@pytest.mark.parametrize("launch", LAUNCHES, ids=names)
+def test_product(launch, size, form, given, dtype, device):
+    parts = make(*size, form, dtype, device)
+    parts = {name: parts[name] for name in ("x", "codes", "scale", "minimum", *given)}
+    before = parts["residual"].clone() if "residual" in parts else None
+    out = grouped_linear(**parts, bits=form[0], launch=launch)
+    assert out.dtype == dtype
+    assert excess(out, reference(**wide(parts), bits=form[0])) <= BOUND[dtype]
+    assert before is None or torch.equal(before, parts["residual"])
+
+
+@pytest.mark.parametrize("form", FORMS, ids=names)
+def test_expansion_has_the_references_values(form, device):
+    parts = make(1, 5, 1056, form, torch.float32, device)
+    args = (parts["codes"], parts["scale"], parts["minimum"], form[0], torch.float32)
+    expected = expand_reference(*(part.cpu() if isinstance(part, torch.Tensor) else part for part in args))  # fmt: skip  # noqa: E501
+    torch.testing.assert_close(expand_grouped(*args).cpu(), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=names)
+def test_many_rows_are_multiplied_with_the_weight_expanded_piece_by_piece(
+    form, device, monkeypatch
+):
+    monkeypatch.setattr("kernels.grouped_linear.EXPANDED_ELEMENTS", 7 * 96)
+    pieces = []
+
+    def watched(*args):
+        assert all(piece() is None for piece in pieces), "two pieces at once"
+        weight = expand_grouped(*args)
+        pieces.append(weakref.ref(weight))
+        return weight
+
+    monkeypatch.setattr("kernels.grouped_linear.expand_grouped", watched)
+    parts = make(40, 24, 96, form, torch.float32, device)
+    out = grouped_linear(**parts, bits=form[0])
+    assert len(pieces) == 4
+    assert excess(out, reference(**wide(parts), bits=form[0])) <= BOUND[torch.float32]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=names)
+def test_a_row_does_not_depend_on_the_others_nor_on_how_many_there_are(form, device):
+    parts = make(20, 40, 96, form, torch.float32, device)
+    weight = {name: parts[name] for name in ("codes", "scale", "minimum")}
+    launch = fixed_grouped_launch(form[0])
+    whole = grouped_linear(parts["x"], **weight, bits=form[0], launch=launch)
+    one = grouped_linear(parts["x"][17:18], **weight, bits=form[0], launch=launch)
+    assert torch.equal(one, whole[17:18])
+    parts["x"][:17] = float("nan")
+    again = grouped_linear(parts["x"], **weight, bits=form[0], launch=launch)
+    assert torch.equal(again[17:], whole[17:])
+
+
+def test_nothing_outside_the_operands_is_read(device):
+    parts = make(3, 33, 96, (4, 32), torch.float32, device)
+    x, residual = (spaced(size, torch.float32, device) for size in ((3, 96), (3, 33)))
+    scale = torch.full((40, 3), float("nan"), dtype=torch.float16, device=device)
+    scale[:33] = parts["scale"]
+    weight = {"codes": parts["codes"], "minimum": parts["minimum"]}
+    launch = GroupedLaunch(16, 16, 64, 4, 2)
+    out = grouped_linear(x, scale=scale[:33], **weight, residual=residual, bits=4, launch=launch)
+    plain = grouped_linear(
+        x.contiguous(), scale=parts["scale"], **weight, residual=residual.contiguous(), bits=4,
+        launch=launch,
+    )  # fmt: skip
+    assert torch.equal(out, plain)
+
+
+def test_no_rows(device):
+    parts = make(3, 40, 64, (4, 32), torch.float32, device)
+    weight = {name: parts[name] for name in ("codes", "scale", "minimum")}
+    assert grouped_linear(parts["x"][:0], **weight, bits=4).shape == (0, 40)
+
+
+def test_what_does_not_fit_is_refused(device):
+    parts = make(3, 40, 64, (4, 32), torch.float32, device)
+    weight = {name: parts[name] for name in ("codes", "scale", "minimum")}
+    with pytest.raises(ValueError, match=r"x \(3, 63\).*do not fit in 4 bits"):
+        grouped_linear(parts["x"][:, :63], **weight, bits=4)
+    with pytest.raises(ValueError, match="codes of 5 bits"):
+        grouped_linear(parts["x"], **weight, bits=5)
+    with pytest.raises(ValueError, match=r"bias \(39,\)"):
+        grouped_linear(parts["x"], **weight, bias=parts["bias"][:39], bits=4)
+    with pytest.raises(ValueError, match="must be contiguous"):
+        grouped_linear(parts["x"], **(weight | {"scale": weight["scale"].T.contiguous().T}), bits=4)
+
+
+OF_A_MODEL = [(rows, torch.bfloat16) for rows in (1, 2, 8, 16, 17, 32, 33, 300)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("rows", "dtype"), [*OF_A_MODEL, (16, torch.float32), (16, torch.float16)], ids=names
+)
+@pytest.mark.parametrize("form", FORMS, ids=names)
+def test_products_of_a_models_size(rows, form, dtype, device):
+    """The launches that the engine chooses; a chain of them, each begun before the last has ended.
+
+    Sums of some thousand products: their error grows with the root of that.
+    """
+    for outputs, inner in ((9000, 2560), (4096, 896)):
+        parts = make(rows, outputs, inner, form, dtype, device)
+        out = grouped_linear(**parts, bits=form[0], pdl=can_pdl(device))
+        again = grouped_linear(**parts, bits=form[0], pdl=can_pdl(device))
+        assert torch.equal(out, again)
+        assert excess(out, reference(**wide(parts), bits=form[0])) <= BOUND[dtype]
