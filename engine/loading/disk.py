@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from engine.api.errors import ModelFetchError
 
@@ -87,29 +88,5 @@ def remove_leftovers(parent: Path) -> None:
     """Removes what processes that have ended left behind half-done in ``parent``."""
     for folder in parent.glob(f"{_PARTIAL}*"):
         pid = folder.name.removeprefix(_PARTIAL).split("-")[0]
-        if not (pid.isdigit() and _is_running(int(pid))):
+        if not (pid.isdigit() and psutil.pid_exists(int(pid))):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    if pid == os.getpid():
-        return True
-    if sys.platform == "win32":
-        # os.kill(pid, 0), the check elsewhere, would end the process here.
-        import ctypes
-
-        synchronize, still_running = 0x00100000, 0x00000102
-        kernel32 = ctypes.windll.kernel32
-        handle = kernel32.OpenProcess(synchronize, False, pid)
-        if not handle:
-            return False
-        running = kernel32.WaitForSingleObject(handle, 0) == still_running
-        kernel32.CloseHandle(handle)
-        return bool(running)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

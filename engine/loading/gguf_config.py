@@ -15,7 +15,9 @@ ARCHITECTURES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "llama": ("LlamaForCausalLM", "llama"),
         "qwen2": ("Qwen2ForCausalLM", "qwen2"),
         "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+        "smollm3": ("SmolLM3ForCausalLM", "smollm3"),
         "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+        "phi3": ("Phi3ForCausalLM", "phi3"),
     }
 )
 """GGUF architectures that can be read, with Hugging Face's class and model type. Mistral's files
@@ -24,8 +26,18 @@ call themselves llama too."""
 DIVISORS_TENSOR = "rope_freqs.weight"
 """Divides the rotary frequencies one by one: how llama.cpp stores Llama 3's scaling."""
 
+LONG_TENSOR, SHORT_TENSOR = "rope_factors_long.weight", "rope_factors_short.weight"
+ROPE_TENSORS = (DIVISORS_TENSOR, LONG_TENSOR, SHORT_TENSOR)
+"""Tensors that are numbers of the rotary embedding, not weights; the last two are LongRoPE's."""
+
 _MAX_LAYERS = 1024
 _GEMMA_27B_LAYERS = 62
+# llama.cpp has no entry for it: every fourth layer of a SmolLM3 does not rotate.
+_SMOLLM3_INTERVAL = 4
+_PHI3 = "phi3"
+
+_ATTENTION_FACTOR = "rope.scaling.attn_factor"
+_ORIGINAL_LENGTH = "rope.scaling.original_context_length"
 
 # What llama.cpp computes where these are there, and we do not; each with the value that is neutral.
 _REFUSED: Mapping[str, tuple[str, float]] = MappingProxyType(
@@ -41,7 +53,7 @@ _REFUSED: Mapping[str, tuple[str, float]] = MappingProxyType(
         "attention.max_alibi_bias": ("attention biased by distance", 0),
         "attention.temperature_scale": ("scores scaled by position", 0),
         "attention.shared_kv_layers": ("keys and values shared by layers", 0),
-        "rope.scaling.attn_factor": ("another factor on scaled rotation", 1),
+        _ATTENTION_FACTOR: ("another factor on scaled rotation", 1),
         "rope.scaling.yarn_attn_factor": ("another factor on scaled rotation", 1),
         "rope.scaling.yarn_ext_factor": ("another mixture of scaled rotation", 1),
         "rope.scaling.yarn_log_multiplier": ("another factor on scaled rotation", 0),
@@ -53,14 +65,14 @@ _REFUSED: Mapping[str, tuple[str, float]] = MappingProxyType(
 def hf_config(
     metadata: Mapping[str, Any],
     tensor_names: Collection[str],
-    rope_divisors: Sequence[float] = (),
+    rope_factors: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """config.json of the model in a GGUF file.
 
     Args:
         metadata: the file's.
         tensor_names: of all its tensors.
-        rope_divisors: what its tensor ``DIVISORS_TENSOR`` holds.
+        rope_factors: what those of ``ROPE_TENSORS`` that it has hold, by name.
 
     Raises:
         UnsupportedModelError: an architecture or variant that we do not know.
@@ -72,7 +84,7 @@ def hf_config(
     hidden = values.integer("embedding_length")
     heads = values.integer("attention.head_count")
     head_dim = values.integer("attention.key_length", hidden // max(heads, 1))
-    _require_known(values, head_dim)
+    _require_known(values, head_dim, architecture)
     tokens = metadata.get("tokenizer.ggml.tokens")
     vocabulary = len(tokens) if isinstance(tokens, list) else 0
     config = {
@@ -95,12 +107,17 @@ def hf_config(
         "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
         "torch_dtype": "float32",
     }
-    scaling = _rope_scaling(values, rope_divisors)
+    scaling = _rope_scaling(values, rope_factors)
     if scaling:
         config["rope_scaling"] = scaling
     if architecture == "gemma3":
         return {**config, **_gemma_entries(values, hidden, heads, head_dim)}
-    return {**config, "hidden_act": "silu", **_window_entries(values, architecture)}
+    config["hidden_act"] = "silu"
+    if architecture == _PHI3:
+        return {**config, **_phi_entries(values, head_dim)}
+    if architecture == "smollm3":
+        config["no_rope_layer_interval"] = _SMOLLM3_INTERVAL
+    return {**config, **_window_entries(values, architecture)}
 
 
 def _known_architecture(metadata: Mapping[str, Any]) -> str:
@@ -143,17 +160,21 @@ class _Values:
         return ModelFileError(f"The file says {value!r} for {self._architecture}.{key}.", key=key)
 
 
-def _require_known(values: _Values, head_dim: int) -> None:
+def _require_known(values: _Values, head_dim: int, architecture: str) -> None:
     """Refuses variants whose numbers would come out wrong, and sizes that make no sense."""
     layers = values.integer("block_count")
     if layers > _MAX_LAYERS or head_dim % 2:
         raise ModelFileError(
             f"The file gives {layers:,} layers and heads of {head_dim}: that makes no sense."
         )
+    is_phi = architecture == _PHI3
     for key, (variant, neutral) in _REFUSED.items():
-        if values.get(key) not in (None, neutral):
+        scales = is_phi and key == _ATTENTION_FACTOR
+        if values.get(key) not in (None, neutral) and not scales:
             raise _unsupported(variant, key)
     for key in ("rope.dimension_count", "attention.value_length"):
+        if is_phi and "rope" in key:
+            continue
         if values.integer(key, head_dim) != head_dim:
             what = "rotation of a part of each head" if "rope" in key else "values of another size"
             raise _unsupported(what, key)
@@ -161,8 +182,11 @@ def _require_known(values: _Values, head_dim: int) -> None:
         raise _unsupported("attention to later tokens", "attention.causal")
 
 
-def _rope_scaling(values: _Values, divisors: Sequence[float]) -> dict[str, Any]:
+def _rope_scaling(values: _Values, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    if LONG_TENSOR in factors or SHORT_TENSOR in factors:
+        return _longrope(values, factors)
     kind = values.get("rope.scaling.type") or "none"
+    divisors = factors.get(DIVISORS_TENSOR)
     if divisors:
         if kind != "none":
             raise _unsupported(f"rotation scaled twice, by {kind} too", "rope.scaling.type")
@@ -173,13 +197,46 @@ def _rope_scaling(values: _Values, divisors: Sequence[float]) -> dict[str, Any]:
         raise _unsupported(f"rotation scaled as {kind}", "rope.scaling.type")
     scaling: dict[str, Any] = {"rope_type": kind, "factor": values.real("rope.scaling.factor")}
     if kind == "yarn":
-        length = values.get("rope.scaling.original_context_length")
+        length = values.get(_ORIGINAL_LENGTH)
         if length is not None:
             scaling["original_max_position_embeddings"] = length
         for key in ("beta_fast", "beta_slow"):
             if values.get(f"rope.scaling.yarn_{key}") is not None:
                 scaling[key] = values.real(f"rope.scaling.yarn_{key}")
     return scaling
+
+
+def _longrope(values: _Values, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    scaling: dict[str, Any] = {
+        "rope_type": "longrope",
+        # A list that is missing is named when config.json is read.
+        **{
+            key: list(factors[tensor])
+            for key, tensor in (("short_factor", SHORT_TENSOR), ("long_factor", LONG_TENSOR))
+            if tensor in factors
+        },
+    }
+    if values.get(_ATTENTION_FACTOR) is not None:
+        scaling["attention_factor"] = values.real(_ATTENTION_FACTOR)
+    if values.get(_ORIGINAL_LENGTH) is not None:
+        scaling["original_max_position_embeddings"] = values.integer(_ORIGINAL_LENGTH)
+    return scaling
+
+
+def _phi_entries(values: _Values, head_dim: int) -> dict[str, Any]:
+    entries: dict[str, Any] = {
+        # Where it is absent the length that it was trained with is the whole context.
+        "original_max_position_embeddings": values.integer(
+            _ORIGINAL_LENGTH, values.integer("context_length")
+        )
+    }
+    if values.get("attention.sliding_window"):
+        entries["sliding_window"] = values.integer("attention.sliding_window")
+    rotated = values.integer("rope.dimension_count", head_dim)
+    if rotated != head_dim:
+        # Half of an element more, so that rounding down gives the same number again.
+        entries["partial_rotary_factor"] = (rotated + 0.5) / head_dim
+    return entries
 
 
 def _window_entries(values: _Values, architecture: str) -> dict[str, Any]:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from engine.api.errors import ModelFileError, UnsupportedModelError
+from engine.loading.gguf_config import ROPE_TENSORS
+from engine.loading.gguf_header import GgufTensor
+from engine.loading.plain_text import plain_text
 from engine.models.config import ModelConfig
 from engine.models.families import FAMILIES
+
+_IN_PAIRS = frozenset({"llama", "smollm3"})
+"""Architectures whose query and key rows llama.cpp stores for rotation of neighbouring pairs."""
+
+_QKV, _GATE_UP = ("attn_q", "attn_k", "attn_v"), ("ffn_gate", "ffn_up")
+_STACKED: Mapping[tuple[str, ...], str] = MappingProxyType({_QKV: "attn_qkv", _GATE_UP: "ffn_up"})
+"""What they are called in families that keep them stacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +51,48 @@ def places(config: ModelConfig, architecture: str) -> dict[str, Place]:
     if not config.tie_word_embeddings:
         found["output.weight"] = Place(f"{family.lm_head}.weight", embedding)
     for index in range(config.num_layers):
-        parts = [*_products(config, architecture == "llama"), *_norms(config)]
+        parts = [*_products(config, architecture in _IN_PAIRS), *_norms(config)]
         for name, place in parts:
             named = Place(place.name.format(index), place.shape, place.in_pairs, place.offset)
             found[f"blk.{index}.{name}"] = named
     return found
+
+
+def placed(
+    tensors: Iterable[GgufTensor], config: ModelConfig, architecture: str
+) -> tuple[tuple[Place, GgufTensor], ...]:
+    """A file's tensors and where they go, in the file's order; without the factors of rotation.
+
+    Raises:
+        UnsupportedModelError: a tensor that a model of this architecture does not have.
+        ModelFileError: a tensor is missing, or its shape is not what the metadata say.
+    """
+    expected = places(config, architecture)
+    found = []
+    for tensor in tensors:
+        if tensor.name in ROPE_TENSORS:
+            continue
+        place = expected.get(tensor.name)
+        if place is None:
+            raise UnsupportedModelError(
+                f"The model has a tensor {plain_text(tensor.name)}, which a model of the "
+                f"architecture {architecture} with these metadata does not have.",
+                tensor=plain_text(tensor.name),
+            )
+        if tensor.shape != place.shape:
+            raise ModelFileError(
+                f"Tensor {plain_text(tensor.name)} has the shape {tensor.shape}; the file's "
+                f"metadata ask for {place.shape}."
+            )
+        found.append((place, tensor))
+    wanted = {place.name for place in expected.values()}
+    missing = sorted(wanted - {place.name for place, _ in found})
+    if missing:
+        raise ModelFileError(
+            f"The model lacks {len(missing)} of its {len(expected)} tensors, {missing[0]} first.",
+            missing=len(missing),
+        )
+    return tuple(found)
 
 
 def _products(config: ModelConfig, in_pairs: bool) -> Iterator[tuple[str, Place]]:
@@ -51,21 +100,20 @@ def _products(config: ModelConfig, in_pairs: bool) -> Iterator[tuple[str, Place]
     hidden, inner = config.hidden_size, config.intermediate_size
     query_rows = config.num_heads * config.head_dim
     key_rows = config.num_kv_heads * config.head_dim
-    query, key, value = family.qkv
-    gate, up = family.gate_up
-    for name, target, rows, columns, bias in (
-        ("attn_q", query, query_rows, hidden, config.qkv_bias),
-        ("attn_k", key, key_rows, hidden, config.qkv_bias),
-        ("attn_v", value, key_rows, hidden, config.qkv_bias),
-        ("attn_output", family.output, hidden, query_rows, config.output_bias),
-        ("ffn_gate", gate, inner, hidden, config.mlp_bias),
-        ("ffn_up", up, inner, hidden, config.mlp_bias),
-        ("ffn_down", family.down, hidden, inner, config.mlp_bias),
+    qkv_rows = (query_rows, key_rows, key_rows)
+    for names, targets, rows, columns, bias in (
+        (_QKV, family.qkv, qkv_rows, hidden, config.qkv_bias),
+        (("attn_output",), (family.output,), (hidden,), query_rows, config.output_bias),
+        (_GATE_UP, family.gate_up, (inner, inner), hidden, config.mlp_bias),
+        (("ffn_down",), (family.down,), (hidden,), inner, config.mlp_bias),
     ):
-        turned = in_pairs and name in ("attn_q", "attn_k")
-        yield f"{name}.weight", Place(f"{target}.weight", (rows, columns), turned)
-        if bias:
-            yield f"{name}.bias", Place(f"{target}.bias", (rows,), turned)
+        if len(targets) < len(names):
+            names, rows = (_STACKED[names],), (sum(rows),)
+        for name, target, count in zip(names, targets, rows, strict=True):
+            turned = in_pairs and name in ("attn_q", "attn_k")
+            yield f"{name}.weight", Place(f"{target}.weight", (count, columns), turned)
+            if bias:
+                yield f"{name}.bias", Place(f"{target}.bias", (count,), turned)
 
 
 def _norms(config: ModelConfig) -> Iterator[tuple[str, Place]]:

@@ -1,34 +1,42 @@
-"""Opens a model: a Hugging Face folder, or a GGUF file that is expanded into one first."""
+"""Opens a model: a Hugging Face folder, or a GGUF that is expanded into one first."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.api.errors import ModelFileError, ModelNotFoundError
 from engine.chat_template import ChatTemplate
+from engine.loading.gguf_parts import gguf_files, read_gguf
+from engine.loading.plain_errors import plain_errors
+from engine.loading.plain_text import plain_text
 from engine.loading.progress import (
+    Breathe,
     Cancelled,
     Progress,
     check_cancelled,
     never_cancelled,
+    no_breath,
     no_progress,
 )
-from engine.loading.safetensors_file import TensorEntry, read_header
+from engine.loading.safetensors_file import TensorEntry
 from engine.loading.source import Source, expanded_folder, is_expanded, read_source
+from engine.loading.weight_files import check_types, read_weight_files, refuse_pickle
 from engine.models.config import ModelConfig
-from engine.models.hf_config import read_config, read_json
+from engine.models.families import family_of
+from engine.models.hf_config import read_config
 from engine.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import torch
 
-_INDEX = "model.safetensors.index.json"
-_SINGLE = "model.safetensors"
-_SAMPLE_BYTES = 1 << 16
+    from engine.loading.gguf_weights import GgufWeights
+    from engine.quantized.grouped import GroupedWeight
+
+_README_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,8 @@ class LoadedFiles:
     """A model's files, checked, with nothing large in memory yet.
 
     ``entries``: every tensor's dtype and shape under its Hugging Face name. ``fingerprint``: the
-    weights' identity, the same wherever the folder lies.
+    weights' identity, the same wherever the folder lies. ``kept``: the weights in a GGUF file,
+    where they are read from there; ``folder`` has all the rest then.
     """
 
     config: ModelConfig
@@ -45,11 +54,26 @@ class LoadedFiles:
     entries: dict[str, TensorEntry]
     fingerprint: str
     license: str
+    kept: GgufWeights | None = None
 
     @property
     def num_parameters(self) -> int:
-        """Number of weights; a tied output layer counts once."""
-        return sum(entry.num_elements for entry in self.entries.values())
+        """Number of weights; a tied output layer counts once, also where the files repeat it."""
+        tied = f"{family_of(self.config).lm_head}.weight"
+        return sum(
+            entry.num_elements
+            for name, entry in self.entries.items()
+            if name != tied or not self.config.tie_word_embeddings
+        )
+
+    def kept_weights(
+        self, dtype: torch.dtype, breathe: Breathe = no_breath
+    ) -> Iterator[tuple[str, torch.Tensor | GroupedWeight]]:
+        """As ``weights``, quantised as in the file where they are read from a GGUF file; what of
+        that cannot be kept is expanded to ``dtype``. ``breathe`` is called now and then within a
+        tensor.
+        """
+        return self.weights() if self.kept is None else self.kept.read(dtype, breathe)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Names and tensors, one at a time, memory-mapped: copy what should outlive the file.
@@ -90,12 +114,16 @@ def open_model(
     models_dir: Path,
     progress: Progress = no_progress,
     cancelled: Cancelled = never_cancelled,
+    keep_quantized: bool = False,
 ) -> LoadedFiles:
-    """Opens a folder, or a GGUF file, which is expanded into ``models_dir`` the first time.
+    """Opens a folder, or a GGUF, which is expanded into ``models_dir`` the first time. Of a GGUF in
+    several files any one will do.
+
+    ``keep_quantized``: the weights of a GGUF are not expanded, but read from where they are.
 
     Raises:
         ModelNotFoundError: nothing there, or a folder without config.json or weights.
-        ModelFileError: truncated, foreign or damaged.
+        ModelFileError: truncated, foreign or damaged, or a part is missing.
         UnsupportedModelError: an architecture, variant or tokenizer that we do not know.
         ModelFetchError: no room for the expanded model.
         LoadCancelledError: ``cancelled()`` became true.
@@ -104,16 +132,10 @@ def open_model(
     if not path.exists():
         raise ModelNotFoundError(f"There is no model at {path}.", path=str(path))
     try:
-        if path.is_dir():
-            return _open_folder(path)
-        source = Source.of(path)
-        folder = expanded_folder(source, models_dir)
-        if not is_expanded(folder, source):
-            # Only here: what is expanded needs neither the gguf package nor its reader's seconds.
-            from engine.loading.gguf_model import expand
-
-            folder = expand(path, models_dir, progress, cancelled)
-        return _open_folder(folder)
+        with plain_errors():
+            if path.is_dir():
+                return _open_folder(path)
+            return _open_file(path, models_dir, progress, cancelled, keep_quantized)
     except OSError as error:
         raise ModelFileError(
             f"{path} cannot be read: {error.strerror or error}.",
@@ -121,75 +143,92 @@ def open_model(
         ) from error
 
 
-def _open_folder(folder: Path) -> LoadedFiles:
-    config = read_config(folder)
-    files = _weight_files(folder)
-    entries: dict[str, TensorEntry] = {}
-    digest = hashlib.sha256()
-    for path in files:
-        found, header = read_header(path)
-        entries.update(found)
-        _add_identity(digest, path, header)
-    source = read_source(folder)
-    if source is not None:
-        # The samples below say as much, but not where the values in between came from.
-        digest.update(str(source.get("sha256", "")).encode())
+def _open_file(
+    path: Path, models_dir: Path, progress: Progress, cancelled: Cancelled, keep_quantized: bool
+) -> LoadedFiles:
+    refuse_pickle(path.name)
+    source = Source.of(*gguf_files(path))
+    folder = expanded_folder(source, models_dir)
+    if not is_expanded(folder, source, not keep_quantized, progress, cancelled):
+        # Only here: what is expanded needs neither the gguf package nor its reader's seconds.
+        from engine.loading.gguf_model import expand
+
+        folder = expand(path, models_dir, progress, cancelled, not keep_quantized)
+    return _open_kept(path, folder) if keep_quantized else _open_folder(folder)
+
+
+def count_gguf_weights(path: Path) -> int:
+    """Number of weights in a GGUF, of which ``path`` may be a part; 0 of anything else.
+
+    Raises:
+        ModelFileError: truncated or damaged, or a part is missing.
+    """
+    if path.suffix.lower() != ".gguf" or not path.is_file():
+        return 0
+    return sum(tensor.num_elements for tensor in read_gguf(path).tensors)
+
+
+def _open_kept(path: Path, folder: Path) -> LoadedFiles:
+    from engine.loading.gguf_weights import GgufWeights
+
+    config = _config_of(folder)
+    kept = GgufWeights.of(path, config)
+    source = read_source(folder) or {}
+    # Other values of keys and values come of it than of the same weights expanded.
+    identity = hashlib.sha256(f"kept {source.get('sha256', '')}".encode())
     return LoadedFiles(
         config=config,
         folder=folder,
-        files=files,
-        entries=entries,
-        fingerprint=digest.hexdigest(),
-        license=_license(folder),
+        files=kept.paths,
+        entries={
+            place.name: TensorEntry(tensor.type.name, place.shape) for place, tensor in kept.tensors
+        },
+        fingerprint=identity.hexdigest(),
+        license=folder_license(folder),
+        kept=kept,
     )
 
 
-def _weight_files(folder: Path) -> tuple[Path, ...]:
-    index = read_json(folder / _INDEX)
-    if index is None:
-        names = [_SINGLE]
-    else:
-        weight_map = index.get("weight_map")
-        if not isinstance(weight_map, dict):
-            raise ModelFileError(f"{_INDEX} is damaged: it has no weight_map.")
-        # A name with a folder in it could point outside the model.
-        names = sorted({Path(str(name)).name for name in weight_map.values()})
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise ModelNotFoundError(
-            f"{len(missing)} of {len(names)} weight files are missing in {folder}, "
-            f"{missing[0]} first.",
-            action="Fetch the missing files; weights must be in the safetensors format.",
-            missing=len(missing),
-        )
-    return tuple(folder / name for name in names)
+def _config_of(folder: Path) -> ModelConfig:
+    config = read_config(folder)
+    # It stands in the window and in errors.
+    return replace(config, name=plain_text(config.name))
 
 
-def _add_identity(digest: hashlib._Hash, path: Path, header: bytes) -> None:
-    """Header, size, first and last bytes of the data: cheap, and no two models share them."""
-    size = path.stat().st_size
-    digest.update(header)
-    digest.update(str(size).encode())
-    with path.open("rb") as file:
-        file.seek(8 + len(header))
-        digest.update(file.read(_SAMPLE_BYTES))
-        file.seek(max(size - _SAMPLE_BYTES, 0))
-        digest.update(file.read(_SAMPLE_BYTES))
-
-
-def _license(folder: Path) -> str:
+def _open_folder(folder: Path) -> LoadedFiles:
+    config = _config_of(folder)
+    weights = read_weight_files(folder)
+    check_types(weights.entries, family_of(config).ignored_suffixes)
     source = read_source(folder)
     if source is not None:
-        return str(source.get("license", ""))
+        # The samples say as much, but not where the values in between came from.
+        weights.digest.update(str(source.get("sha256", "")).encode())
+    return LoadedFiles(
+        config=config,
+        folder=folder,
+        files=weights.paths,
+        entries=weights.entries,
+        fingerprint=weights.digest.hexdigest(),
+        license=folder_license(folder),
+    )
+
+
+def folder_license(folder: Path) -> str:
+    """What the folder's files name as the model's license, as plain text; empty if nothing."""
+    source = read_source(folder)
+    if source is not None:
+        return plain_text(str(source.get("license", "")))
     readme = folder / "README.md"
     if not readme.is_file():
         return ""
-    lines = readme.read_text(encoding="utf-8", errors="replace").splitlines()[:80]
+    with readme.open("rb") as file:
+        head = file.read(_README_BYTES)
+    lines = head.decode("utf-8", "replace").splitlines()[:80]
     if not lines or lines[0].strip() != "---":
         return ""
     for line in lines[1:]:
         if line.strip() == "---":
             break
         if line.startswith("license:"):
-            return line.partition(":")[2].strip()
+            return plain_text(line.partition(":")[2].strip().strip("\"'"))
     return ""

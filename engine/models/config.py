@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 RopeValue = float | int | str | tuple[float, ...]
+
+
+class Rotations(IntEnum):
+    """The rotations that layers of one model may differ in.
+
+    MAIN: of ``rope_theta``, scaled. LOCAL: of ``local_rope_theta``. NONE: queries and keys stay as
+    they are.
+    """
+
+    MAIN = 0
+    LOCAL = 1
+    NONE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +33,8 @@ class ModelConfig:
       None for all. Empty: all in every layer.
     - ``local_rope_theta``: base of the rotation, unscaled, in the layers with a window; None: all
       layers rotate alike.
+    - ``rotary_dim``: how many of a head's first elements are rotated; None: all.
+    - ``unrotated_layers``: indices of the layers that do not rotate at all.
     - ``activation``: of the gate, ``silu`` or ``gelu_tanh``.
     - ``norm_offset``: added to the stored weights of all norms.
     - ``post_norms``: what attention and feed-forward add to the residual is normalised first.
@@ -47,6 +62,8 @@ class ModelConfig:
     qk_norm: bool = False
     layer_windows: tuple[int | None, ...] = ()
     local_rope_theta: float | None = None
+    rotary_dim: int | None = None
+    unrotated_layers: tuple[int, ...] = ()
     activation: str = "silu"
     norm_offset: float = 0.0
     post_norms: bool = False
@@ -65,6 +82,13 @@ class ModelConfig:
     def windows(self) -> tuple[int | None, ...]:
         """``layer_windows`` with an entry for every layer."""
         return self.layer_windows or (None,) * self.num_layers
+
+    def rotation_of(self, layer: int) -> Rotations:
+        """Which rotation a layer's queries and keys get."""
+        if layer in self.unrotated_layers:
+            return Rotations.NONE
+        local = self.local_rope_theta is not None and self.windows[layer] is not None
+        return Rotations.LOCAL if local else Rotations.MAIN
 
     def kv_bytes_per_token(self, element_bytes: int) -> int:
         """Bytes of K and V of one token over all layers."""

@@ -12,11 +12,13 @@ from engine.api.errors import UnsupportedModelError
 from engine.models.config import ModelConfig
 
 ACTIVATIONS = ("silu", "gelu_tanh")
-ROPE_TYPES = ("default", "linear", "llama3", "yarn", "divisors")
+ROPE_TYPES = ("default", "linear", "llama3", "yarn", "longrope", "divisors")
 
 EVERY_LAYER, UPPER_LAYERS, FIVE_OF_SIX = "every layer", "upper layers", "five of six"
+UNROTATED_LAYERS = "unrotated layers"
 """Which layers have a window where config.json does not list them: all; those from
-``max_window_layers`` on if ``use_sliding_window``; all but each sixth."""
+``max_window_layers`` on if ``use_sliding_window``; all but each sixth; those without rotation if
+``use_sliding_window``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,12 @@ class Family:
     that says so. ``windows`` is empty in a family without sliding windows. ``local_rope_theta``:
     the usual base in layers with a window, 0 where all layers rotate alike. ``defaults``: what an
     absent entry of config.json means, where that is not the same in all families.
-    ``ignored_entries`` have no effect in this one. The others are as in ``ModelConfig``.
+    ``ignored_entries`` have no effect in this one; ``own_entries`` have one here that no other
+    family knows. ``rope_names``: other names of kinds of scaled rotation, and what they mean here.
+    The others are as in ``ModelConfig``.
 
     Names are in Hugging Face's spelling; ``{}`` is the layer's index. ``qkv`` and ``gate_up`` list
-    the parts that are stacked into one product.
+    the parts that are stacked into one product, or name the one that holds them stacked.
     """
 
     qkv_bias: bool | str = False
@@ -45,6 +49,8 @@ class Family:
     scaled_embeddings: bool = False
     defaults: tuple[tuple[str, Any], ...] = ()
     ignored_entries: tuple[str, ...] = ()
+    own_entries: tuple[str, ...] = ()
+    rope_names: tuple[tuple[str, str], ...] = ()
 
     embedding: str = "model.embed_tokens"
     final_norm: str = "model.norm"
@@ -97,6 +103,19 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             windows=UPPER_LAYERS,
             defaults=(*_QWEN_DEFAULTS, ("head_dim", 128)),
         ),
+        "SmolLM3ForCausalLM": Family(
+            qkv_bias="attention_bias",
+            output_bias="attention_bias",
+            mlp_bias="mlp_bias",
+            windows=UNROTATED_LAYERS,
+            defaults=(
+                ("num_key_value_heads", 4),
+                ("tie_word_embeddings", True),
+                ("rope_theta", 2e6),
+                ("no_rope_layer_interval", 4),
+            ),
+            own_entries=("no_rope_layers", "no_rope_layer_interval"),
+        ),
         "Gemma3ForCausalLM": Family(
             qkv_bias="attention_bias",
             output_bias="attention_bias",
@@ -119,6 +138,14 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             attention_post_norm="model.layers.{}.post_attention_layernorm",
             mlp_norm="model.layers.{}.pre_feedforward_layernorm",
             mlp_post_norm="model.layers.{}.post_feedforward_layernorm",
+        ),
+        "Phi3ForCausalLM": Family(
+            windows=EVERY_LAYER,
+            defaults=(("rms_norm_eps", 1e-5), ("original_max_position_embeddings", 4096)),
+            own_entries=("partial_rotary_factor",),
+            rope_names=(("su", "longrope"), ("yarn", "longrope")),
+            qkv=("model.layers.{}.self_attn.qkv_proj",),
+            gate_up=("model.layers.{}.mlp.gate_up_proj",),
         ),
     }
 )

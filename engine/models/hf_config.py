@@ -24,6 +24,9 @@ _BIASES: Mapping[str, str] = MappingProxyType(
         "mlp_bias": "biases in its feed-forward layers",
     }
 )
+MAX_JSON_BYTES = 16 << 20
+"""The largest are tokenizer_config.json with thousands of added tokens: some megabytes."""
+
 _MAX_LAYERS = 1024
 _MAX_SIZE = 1 << 24
 
@@ -51,10 +54,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON object, or None if there is no such file.
 
     Raises:
-        ModelFileError: not a JSON object.
+        ModelFileError: not a JSON object, or far too large for one.
     """
     if not path.is_file():
         return None
+    size = path.stat().st_size
+    if size > MAX_JSON_BYTES:
+        raise ModelFileError(
+            f"{path.name} is damaged: it has {size:,} bytes, {MAX_JSON_BYTES:,} are the limit.",
+            path=str(path),
+        )
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -75,7 +84,8 @@ def config_from_hf(
     """
     architecture, family = _known_family(values)
     values = {**dict(family.defaults), **values}
-    require_known(values, {key: what for key, what in _BIASES.items() if key not in _read(family)})
+    biases = {key: what for key, what in _BIASES.items() if key not in _read(family)}
+    require_known(values, biases, family.own_entries)
     heads = _size(values, "num_attention_heads")
     kv_heads = _size(values, "num_key_value_heads", heads)
     hidden = _size(values, "hidden_size")
@@ -88,10 +98,11 @@ def config_from_hf(
             heads=heads,
             kv_heads=kv_heads,
         )
-    theta, scaling, local_theta = read_rope(values, family)
+    rope = read_rope(values, family, head_dim, num_layers)
     return ModelConfig(
         architecture=architecture,
-        name=str(values.get("name") or values.get("_name_or_path") or default_name),
+        # Not `_name_or_path`: of a fine-tune that is its base, or a path of whoever trained it.
+        name=str(values.get("name") or default_name),
         vocab_size=_size(values, "vocab_size"),
         hidden_size=hidden,
         intermediate_size=_size(values, "intermediate_size"),
@@ -101,15 +112,17 @@ def config_from_hf(
         head_dim=head_dim,
         context_length=_size(values, "max_position_embeddings"),
         rms_norm_eps=_real(values, "rms_norm_eps", 1e-6),
-        rope_theta=theta,
+        rope_theta=rope.theta,
         tie_word_embeddings=bool(values.get("tie_word_embeddings", False)),
-        rope_scaling=scaling,
+        rope_scaling=rope.scaling,
         qkv_bias=_flag(family.qkv_bias, values),
         output_bias=_flag(family.output_bias, values),
         mlp_bias=_flag(family.mlp_bias, values),
         qk_norm=family.qk_norm,
-        layer_windows=read_windows(values, family, num_layers),
-        local_rope_theta=local_theta,
+        layer_windows=read_windows(values, family, num_layers, rope.unrotated_layers),
+        local_rope_theta=rope.local_theta,
+        rotary_dim=rope.rotary_dim,
+        unrotated_layers=rope.unrotated_layers,
         activation=_activation(values, family),
         norm_offset=family.norm_offset,
         post_norms=family.post_norms,

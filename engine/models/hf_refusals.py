@@ -1,12 +1,13 @@
 """Entries of a config.json that change what a model computes, and that the decoder does not do.
 
 Everything else in a config.json is either read or makes no difference to an answer: dropout,
-initialisation, ids of tokens, how a library stores or runs the model. No torch.
+initialisation, ids of tokens, how a library stores or runs the model. Code of its own (auto_map) is
+never run: an architecture that is known is computed as it is known. No torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -42,6 +43,9 @@ _REFUSED: Mapping[str, tuple[str, tuple[object, ...]]] = MappingProxyType(
         "rope_interleave": ("rotation of neighbouring pairs", _NO),
         "no_rope_layers": ("layers without rotation", (None, [])),
         "no_rope_layer_interval": ("layers without rotation", _NO),
+        "full_attn_mod": ("attention that differs between layers", _ONE),
+        "interpolate_factor": ("another mixture of scaled rotation", _ONE),
+        "lm_head_bias": ("biases in its output layer", _NO),
         "use_mrope": ("rotation by several positions", _NO),
         "alibi": ("attention biased by distance", _NO),
         "use_alibi": ("attention biased by distance", _NO),
@@ -54,24 +58,28 @@ _REFUSED: Mapping[str, tuple[str, tuple[object, ...]]] = MappingProxyType(
         "parallel_attn": ("attention and feed-forward side by side", _NO),
         "cross_layer_attention": ("keys and values shared by layers", _NO),
         "num_kv_shared_layers": ("keys and values shared by layers", _NO),
-        "auto_map": ("code of its own", (None, {}, [])),
     }
 )
 
 
-def require_known(values: Mapping[str, Any], family_differences: Mapping[str, str]) -> None:
+def require_known(
+    values: Mapping[str, Any],
+    family_differences: Mapping[str, str],
+    own_entries: Collection[str] = (),
+) -> None:
     """Refuses a config.json with an entry whose effect is not computed.
 
     Args:
         values: config.json.
         family_differences: further entries that must be off, and what they mean.
+        own_entries: those that are computed in this family only.
 
     Raises:
         UnsupportedModelError: the message names the entry.
     """
     further = {key: (meaning, _NO) for key, meaning in family_differences.items()}
     for key, (meaning, neutral) in {**_REFUSED, **further}.items():
-        if values.get(key) not in neutral:
+        if key not in own_entries and values.get(key) not in neutral:
             raise unsupported(meaning, key, values[key])
 
 

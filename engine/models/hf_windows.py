@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from engine.api.errors import ModelFileError
-from engine.models.families import EVERY_LAYER, FIVE_OF_SIX, UPPER_LAYERS, Family
+from engine.models.families import (
+    EVERY_LAYER,
+    FIVE_OF_SIX,
+    UNROTATED_LAYERS,
+    UPPER_LAYERS,
+    Family,
+)
 from engine.models.hf_refusals import unsupported
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
@@ -14,9 +20,11 @@ _PATTERN = 6
 
 
 def read_windows(
-    values: Mapping[str, Any], family: Family, num_layers: int
+    values: Mapping[str, Any], family: Family, num_layers: int, unrotated: Collection[int] = ()
 ) -> tuple[int | None, ...]:
     """Each layer's window in tokens, None for none; empty if no layer has one.
+
+    ``unrotated``: indices of the layers without rotation.
 
     Raises:
         ModelFileError: an entry makes no sense.
@@ -24,7 +32,8 @@ def read_windows(
     """
     kinds = _layer_kinds(values, num_layers)
     window = values.get("sliding_window")
-    if family.windows == UPPER_LAYERS and not values.get("use_sliding_window"):
+    switched = family.windows in (UPPER_LAYERS, UNROTATED_LAYERS)
+    if switched and not values.get("use_sliding_window"):
         window = None
     if not family.windows and (window is not None or _SLIDING in kinds):
         raise unsupported("sliding-window attention", "sliding_window")
@@ -36,7 +45,10 @@ def read_windows(
         raise ModelFileError(f"config.json gives sliding_window = {window!r}; 1 or more.")
     if family.windows == EVERY_LAYER and _FULL in kinds:
         raise unsupported("windows in some layers only", "layer_types")
-    slides = _sliding_layers(values, family, kinds, num_layers)
+    if family.windows == UNROTATED_LAYERS and not kinds:
+        slides = [index in unrotated for index in range(num_layers)]
+    else:
+        slides = _sliding_layers(values, family, kinds, num_layers)
     return tuple(window if slide else None for slide in slides) if any(slides) else ()
 
 

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from engine.attention.base import StepAttention
 from engine.linear import GatedLinear, Linear, make_linear
+from engine.loading.progress import Breathe, no_breath
+from engine.quantized.grouped import GroupedWeight
+from engine.quantized.make import keeps_grouped, make_grouped_linear
 from kernels.reference.rms_norm import head_rms_norm, rms_norm
 from kernels.reference.rope import rope
 
@@ -34,9 +37,9 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Rotary embedding of one step. ``cos``, ``sin``: ``[max_positions, 1, head_dim]`` tables as
+    """Rotary embedding of one step. ``cos``, ``sin``: ``[max_positions, 1, rotary_dim]`` tables as
     ``rope_table`` makes them. ``positions``: ``[tokens]`` int64. ``rows``: the tables' rows at the
-    positions, ``[tokens, 1, head_dim]`` each, where the operations want them gathered.
+    positions, ``[tokens, 1, rotary_dim]`` each, where the operations want them gathered.
     """
 
     cos: Tensor
@@ -50,6 +53,20 @@ class DecoderOps(Protocol):
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         """A product with these weights, ``[out_features, in_features]``."""
+
+    def keeps(self, weight: GroupedWeight, dtype: torch.dtype) -> bool:
+        """Whether ``grouped`` multiplies with it as it is, ``x`` being of this dtype."""
+
+    def grouped(
+        self,
+        weight: GroupedWeight,
+        bias: Tensor | None,
+        dtype: torch.dtype,
+        breathe: Breathe = no_breath,
+    ) -> Linear:
+        """A product with quantised weights that ``keeps`` has agreed to. ``breathe`` is called now
+        and then where that takes long.
+        """
 
     def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
         """``activation(gate) · up`` of a product whose first half is the gate."""
@@ -83,10 +100,30 @@ class DecoderOps(Protocol):
 
 
 class ReferenceOps:
-    """One torch operation after the other, on any device."""
+    """One torch operation after the other, on any device.
+
+    Args:
+        keep_expanded: quantised weights are kept in the model's dtype too, where that makes
+            products with many tokens faster.
+    """
+
+    def __init__(self, keep_expanded: bool = False) -> None:
+        self._keep_expanded = keep_expanded
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         return make_linear(weight, bias)
+
+    def keeps(self, weight: GroupedWeight, dtype: torch.dtype) -> bool:
+        return keeps_grouped(weight, dtype)
+
+    def grouped(
+        self,
+        weight: GroupedWeight,
+        bias: Tensor | None,
+        dtype: torch.dtype,
+        breathe: Breathe = no_breath,
+    ) -> Linear:
+        return make_grouped_linear(weight, bias, dtype, self._keep_expanded, breathe)
 
     def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
         return GatedLinear(gate_up, activation)
@@ -113,7 +150,12 @@ class ReferenceOps:
         if heads.norm is not None:
             packed = head_rms_norm(packed, heads.norm, heads.eps)
         assert rotation.rows is not None, "rotations come from the same operations"
-        rotated = rope(packed, *rotation.rows)
+        rotary_dim = rotation.cos.shape[-1]
+        if rotary_dim == heads.head_dim:
+            rotated = rope(packed, *rotation.rows)
+        else:
+            turned = rope(packed[..., :rotary_dim], *rotation.rows)
+            rotated = torch.cat((turned, packed[..., rotary_dim:]), -1)
         query = rotated[:, : heads.num_heads]
         key = rotated[:, heads.num_heads :].flatten(1)
         return step(layer, query, key, qkv[:, rotated_size:])

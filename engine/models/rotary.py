@@ -10,31 +10,78 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from engine.models.config import ModelConfig, RopeValue
+from engine.models.config import ModelConfig, RopeValue, Rotations
 
 _Values = Mapping[str, RopeValue]
 
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
-    """``inv_freq``: ``[head_dim / 2]`` float64, radians a position. ``scale``: of cosine and
+    """``inv_freq``: ``[rotary_dim / 2]`` float64, radians a position. ``scale``: of cosine and
     sine."""
 
     inv_freq: Tensor
     scale: float = 1.0
 
 
-def frequencies(config: ModelConfig) -> Frequencies:
-    """The model's frequencies as ``config.rope_scaling`` asks; its ``rope_type`` is known."""
+def rotations(config: ModelConfig, max_positions: int) -> dict[Rotations, Frequencies]:
+    """The frequencies of each rotation that some layer of the model has.
+
+    No rotation is one pair that stands still: its cosine is 1 and its sine 0 at every position, so
+    that all layers go through the same operations.
+    """
+    found: dict[Rotations, Frequencies] = {}
+    for kind in sorted({config.rotation_of(layer) for layer in range(config.num_layers)}):
+        if kind is Rotations.MAIN:
+            found[kind] = frequencies(config, max_positions)
+        elif kind is Rotations.LOCAL:
+            assert config.local_rope_theta is not None, "that makes a rotation local"
+            size = config.rotary_dim or config.head_dim
+            found[kind] = Frequencies(plain_frequencies(config.local_rope_theta, size))
+        else:
+            found[kind] = Frequencies(torch.zeros(1, dtype=torch.float64))
+    return found
+
+
+def frequencies(config: ModelConfig, max_positions: int | None = None) -> Frequencies:
+    """The model's frequencies as ``config.rope_scaling`` asks; its ``rope_type`` is known.
+
+    ``max_positions``: of the longest sequence that will be computed; the model's own context if
+    None. Only LongRoPE looks at it.
+    """
     values = dict(config.rope_scaling)
-    plain = plain_frequencies(config.rope_theta, config.head_dim)
+    plain = plain_frequencies(config.rope_theta, config.rotary_dim or config.head_dim)
+    if values.get("rope_type") == "longrope":
+        return _longrope(plain, values, config, max_positions or config.context_length)
     return _SCALINGS[str(values.get("rope_type", "default"))](plain, values, config)
 
 
-def plain_frequencies(theta: float, head_dim: int) -> Tensor:
-    """``theta^(−2i / head_dim)`` (Su et al., 2021)."""
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+def plain_frequencies(theta: float, rotary_dim: int) -> Tensor:
+    """``theta^(−2i / rotary_dim)`` (Su et al., 2021)."""
+    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim
     return torch.pow(theta, -exponents)
+
+
+def _longrope(
+    plain: Tensor, values: _Values, config: ModelConfig, max_positions: int
+) -> Frequencies:
+    """Each frequency divided by a number of its own, out of two lists (Ding et al., 2024).
+
+    The list for short texts where no sequence can grow beyond the length that the model was
+    trained with, the list for long texts otherwise, for every sequence: keys in the cache were
+    rotated once and for all, and blocks are shared by conversations of any length. (llama.cpp
+    chooses in the same way. transformers takes the short list until a sequence has outgrown that
+    length and then computes all of it again; its answers to shorter prompts therefore differ from
+    ours unless the context is limited to that length.)
+    """
+    length = _original_length(values, config)
+    divisors = values["long_factor" if max_positions > length else "short_factor"]
+    growth = _real(values, "factor", config.context_length / length)
+    sharper = math.sqrt(1 + math.log(growth) / math.log(length)) if growth > 1.0 else 1.0
+    return Frequencies(
+        plain / torch.tensor(divisors, dtype=torch.float64),
+        _real(values, "attention_factor", sharper),
+    )
 
 
 def _default(plain: Tensor, values: _Values, config: ModelConfig) -> Frequencies:

@@ -9,7 +9,10 @@ from torch import Tensor
 
 from engine.attention.base import StepAttention, StoringStep
 from engine.linear import GatedLinear, Linear
+from engine.loading.progress import Breathe, no_breath
 from engine.models.ops import Heads, ReferenceOps, Rotation
+from engine.quantized.grouped import GroupedWeight
+from engine.quantized.triton_linear import GroupedGated, GroupedLinear
 from engine.skinny_linear import SkinnyGated, SkinnyLinear
 from kernels.dependent_launch import can_pdl
 from kernels.qkv_rope_store import qkv_rope_store
@@ -25,15 +28,29 @@ class TritonOps(ReferenceOps):
     """
 
     def __init__(self, device: torch.device, deterministic: bool = False) -> None:
+        super().__init__()
         self._pdl = can_pdl(device)
         self._deterministic = deterministic
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         return SkinnyLinear(weight, bias, self._pdl, self._deterministic)
 
+    def keeps(self, weight: GroupedWeight, dtype: torch.dtype) -> bool:
+        return weight.shape[1] % 32 == 0
+
+    def grouped(
+        self,
+        weight: GroupedWeight,
+        bias: Tensor | None,
+        dtype: torch.dtype,
+        breathe: Breathe = no_breath,
+    ) -> Linear:
+        return GroupedLinear(weight, bias, self._pdl, self._deterministic)
+
     def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
-        assert isinstance(gate_up, SkinnyLinear), "products come from the same operations"
-        return SkinnyGated(gate_up, activation)
+        if isinstance(gate_up, SkinnyLinear):
+            return SkinnyGated(gate_up, activation)
+        return GroupedGated(gate_up, activation, self._pdl)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return rms_norm(x, weight, eps, pdl=self._pdl)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,14 +11,20 @@ from torch import Tensor
 
 from engine.api.errors import ModelFileError
 from engine.linear import GatedLinear, Linear
-from engine.models.config import ModelConfig
+from engine.loading.progress import Breathe, no_breath
+from engine.models.config import ModelConfig, Rotations
 from engine.models.families import Family
 from engine.models.ops import DecoderOps, Heads, NormedLinear
+from engine.quantized.embedding import Embedding, GroupedEmbedding, PlainEmbedding
+from engine.quantized.grouped import GroupedWeight, stacked
+from engine.quantized.int4_linear import StackedLinear
+
+_PIECE_ELEMENTS = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """``rotation``: which of the model's rotary tables is used. Norms: ``[hidden]``."""
+    """``rotation``: which of the model's rotations it gets. Norms: ``[hidden]``."""
 
     attention_norm: Tensor
     qkv: Linear
@@ -26,7 +33,7 @@ class Layer:
     mlp_norm: Tensor
     gate_up: GatedLinear
     down: Linear
-    rotation: int
+    rotation: Rotations
 
     @property
     def nbytes(self) -> int:
@@ -44,30 +51,63 @@ class Layer:
 
 
 class Weights:
-    """The model file's tensors by name, converted, each to be taken once.
+    """The model file's tensors by name, converted, each to be taken once. What is quantised stays
+    so where the operations can multiply with it. ``breathe`` is called for each few million values.
 
     Raises:
-        ModelFileError: from ``take`` and ``check_all_used``.
+        ModelFileError: from ``take``, what takes through it, and ``check_all_used``.
     """
 
     def __init__(
         self,
         config: ModelConfig,
         family: Family,
-        weights: Iterable[tuple[str, Tensor]],
+        weights: Iterable[tuple[str, Tensor | GroupedWeight]],
         dtype: torch.dtype,
         device: torch.device,
+        ops: DecoderOps,
+        breathe: Breathe = no_breath,
     ) -> None:
         self._config = config
-        self._found: dict[str, Tensor] = {}
+        self._dtype = dtype
+        self._device = device
+        self._ops = ops
+        self._breathe = breathe
+        self._found: dict[str, Tensor | GroupedWeight] = {}
         for name, tensor in weights:
             tied = name == f"{family.lm_head}.weight" and config.tie_word_embeddings
-            if not tied and not name.endswith(family.ignored_suffixes):
-                # A copy: the tensor may be a mapping of a file that is closed or replaced.
-                self._found[name] = tensor.to(device=device, dtype=dtype, copy=True)
+            if tied or name.endswith(family.ignored_suffixes):
+                continue
+            if isinstance(tensor, GroupedWeight):
+                narrow = tensor.narrowed() if dtype.itemsize == 2 else tensor
+                self._found[name] = narrow.to(device)
+            else:
+                self._found[name] = self._copied(tensor)
+
+    def _copied(self, tensor: Tensor) -> Tensor:
+        """A copy: the tensor may be a mapping of a file that is closed or replaced."""
+        if not tensor.dim():
+            return tensor.to(device=self._device, dtype=self._dtype, copy=True)
+        out = torch.empty(tensor.shape, dtype=self._dtype, device=self._device)
+        for piece in _pieces(tensor.shape):
+            self._breathe()
+            out[piece].copy_(tensor[piece])
+        return out
+
+    def _expanded(self, weight: GroupedWeight) -> Tensor:
+        out = torch.empty(weight.shape, dtype=self._dtype, device=weight.codes.device)
+        for piece in _pieces(weight.shape):
+            self._breathe()
+            out[piece] = weight.rows(piece).expand(self._dtype)
+        return out
 
     def take(self, name: str, *shape: int) -> Tensor:
         """A tensor of exactly this shape."""
+        found = self._take(name, shape)
+        return self._expanded(found) if isinstance(found, GroupedWeight) else found
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> Tensor | GroupedWeight:
+        self._breathe()
         model = self._config.name
         tensor = self._found.pop(name, None)
         if tensor is None:
@@ -91,6 +131,43 @@ class Weights:
         parts = zip(names, sizes, strict=True)
         return torch.cat([self.take(name, size, *columns) for name, size in parts])
 
+    def product(
+        self, names: Sequence[str], sizes: Sequence[int], columns: int, bias: bool = False
+    ) -> Linear:
+        """One product with several weights, ``[size, columns]`` each, row after row."""
+        weights = [f"{name}.weight" for name in names]
+        found = zip(weights, sizes, strict=True)
+        parts = [self._kept(self._take(name, (size, columns))) for name, size in found]
+        offsets = self.stacked([f"{name}.bias" for name in names], sizes) if bias else None
+        whole = _joined(parts)
+        if whole is not None:
+            return self._multiplied(whole, offsets)
+        shares = [None] * len(parts) if offsets is None else torch.split(offsets, list(sizes))
+        each = zip(parts, shares, strict=True)
+        return StackedLinear([self._multiplied(part, share) for part, share in each])
+
+    def embedding(self, name: str, head: str | None) -> tuple[Embedding, Linear]:
+        """The embedding, and the output layer: ``head``, or that of the embedding if it is None."""
+        rows, columns = self._config.vocab_size, self._config.hidden_size
+        found = self._take(f"{name}.weight", (rows, columns))
+        last = found if head is None else self._take(f"{head}.weight", (rows, columns))
+        embedding: Embedding
+        if isinstance(found, GroupedWeight):
+            embedding = GroupedEmbedding(found, self._dtype)
+        else:
+            embedding = PlainEmbedding(found)
+        return embedding, self._multiplied(self._kept(last), None)
+
+    def _kept(self, weight: Tensor | GroupedWeight) -> Tensor | GroupedWeight:
+        if isinstance(weight, Tensor) or self._ops.keeps(weight, self._dtype):
+            return weight
+        return self._expanded(weight)
+
+    def _multiplied(self, weight: Tensor | GroupedWeight, bias: Tensor | None) -> Linear:
+        if isinstance(weight, Tensor):
+            return self._ops.linear(weight, bias)
+        return self._ops.grouped(weight, bias, self._dtype, self._breathe)
+
     def check_all_used(self) -> None:
         if self._found:
             names = sorted(self._found)
@@ -99,6 +176,22 @@ class Weights:
                 count=len(names),
                 weight=names[0],
             )
+
+
+def _pieces(shape: Sequence[int]) -> Iterator[slice]:
+    """The rows of a tensor, a few million values at a time."""
+    rows = shape[0]
+    step = max(_PIECE_ELEMENTS * rows // max(math.prod(shape), 1), 1)
+    return (slice(start, start + step) for start in range(0, rows, step))
+
+
+def _joined(parts: Sequence[Tensor | GroupedWeight]) -> Tensor | GroupedWeight | None:
+    """The parts as one weight; None if they are of different kinds."""
+    plain = [part for part in parts if isinstance(part, Tensor)]
+    if len(plain) == len(parts):
+        return torch.cat(plain)
+    quantised = [part for part in parts if isinstance(part, GroupedWeight)]
+    return stacked(quantised) if len(quantised) == len(parts) else None
 
 
 def make_layer(
@@ -110,9 +203,10 @@ def make_layer(
 
     def product(names: Iterable[str], sizes: Iterable[int], columns: int, bias: bool) -> Linear:
         names, sizes = [name.format(index) for name in names], list(sizes)
-        weight = found.stacked([f"{name}.weight" for name in names], sizes, columns)
-        offsets = found.stacked([f"{name}.bias" for name in names], sizes) if bias else None
-        return ops.linear(weight, offsets)
+        if len(names) == 1:
+            # Some families keep the parts stacked.
+            sizes = [sum(sizes)]
+        return found.product(names, sizes, columns, bias)
 
     def normed(linear: Linear, name: str) -> Linear:
         if not config.post_norms:
@@ -139,5 +233,5 @@ def make_layer(
         mlp_norm=found.norm(family.mlp_norm.format(index), hidden),
         gate_up=ops.gated(gate_up, config.activation),
         down=normed(down, family.mlp_post_norm),
-        rotation=int(config.local_rope_theta is not None and config.windows[index] is not None),
+        rotation=config.rotation_of(index),
     )

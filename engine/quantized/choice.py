@@ -1,0 +1,126 @@
+"""How a model's quantised weights are kept, and how many bytes that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from engine.api.events import WeightsKept
+from engine.api.params import EngineConfig
+from engine.linear import can_pack
+from engine.loading.stored import StoredTensor, needed_tensors
+from engine.models.config import ModelConfig
+from engine.models.families import family_of
+from engine.quantized.gguf_blocks import BLOCK_BYTES
+from engine.quantized.int4_linear import packs_shape
+from engine.quantized.make import has_fast_product
+from kernels.launch_grouped import EXPANDED_ELEMENTS
+
+BOTH_CAP_BYTES = 1 << 30
+BOTH_SHARE = 0.25
+"""Weights in bfloat16 stay beside the packed ones, for prompts, if they take no more than this and
+no more than this share of the free memory."""
+
+_FOUR_BITS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
+_DEVICE_MARGIN = 1.25
+"""On a GPU so many times the expanded weights have to be free: the cache needs the rest."""
+
+
+def choose_kept(
+    settings: EngineConfig,
+    is_gguf: bool,
+    num_parameters: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    free: int,
+) -> WeightsKept:
+    """How the weights will be kept.
+
+    By itself the engine packs them where that is faster, which it is on a CPU with bfloat16, or
+    where they fit in no other way.
+
+    Args:
+        settings: ``weights`` says what is wished.
+        is_gguf: whether the model is a GGUF file; others are not quantised.
+        num_parameters: of the model.
+        device: where it will lie.
+        dtype: of the model.
+        free: bytes of the device's memory.
+    """
+    if not is_gguf or settings.weights == "expanded":
+        return WeightsKept.EXPANDED
+    if settings.weights == "packed":
+        return WeightsKept.PACKED
+    expanded_bytes = num_parameters * dtype.itemsize
+    if device.type == "cuda":
+        fits = expanded_bytes * _DEVICE_MARGIN <= free
+        return WeightsKept.EXPANDED if fits else WeightsKept.PACKED
+    if settings.deterministic or not has_fast_product(device, dtype):
+        return WeightsKept.EXPANDED
+    room = min(BOTH_CAP_BYTES, int(free * BOTH_SHARE))
+    return WeightsKept.BOTH if expanded_bytes <= room else WeightsKept.PACKED
+
+
+def kept_bytes(
+    tensors: Iterable[StoredTensor],
+    config: ModelConfig,
+    kept: WeightsKept,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> int:
+    """Bytes that weights from a GGUF file take, packed or both ways.
+
+    Args:
+        tensors: as they lie in the file.
+        config: the model's shape.
+        kept: not ``EXPANDED``.
+        device: where they lie.
+        dtype: of the model.
+    """
+    embedding = f"{family_of(config).embedding}.weight"
+    total = 0
+    for tensor in needed_tensors(tensors, config):
+        if tensor.type not in BLOCK_BYTES or len(tensor.shape) != 2:
+            total += tensor.num_elements * dtype.itemsize
+            twice = tensor.name == embedding and config.tie_word_embeddings
+            if twice and can_pack(device, dtype):
+                total += tensor.num_elements * dtype.itemsize
+            continue
+        is_embedding = tensor.name == embedding
+        if is_embedding:
+            total += _grouped_bytes(tensor, dtype)
+        # On a GPU a tied output layer multiplies with the embedding itself.
+        if not is_embedding or (config.tie_word_embeddings and device.type == "cpu"):
+            total += _product_bytes(tensor, kept, device, dtype)
+    return total
+
+
+def expansion_bytes(
+    config: ModelConfig, kept: WeightsKept, device: torch.device, dtype: torch.dtype
+) -> int:
+    """Bytes of the weights that a product of many rows expands at once on a GPU; none elsewhere."""
+    if kept is not WeightsKept.PACKED or device.type != "cuda":
+        return 0
+    largest = max(config.vocab_size, 2 * config.intermediate_size) * config.hidden_size
+    return min(EXPANDED_ELEMENTS, largest) * dtype.itemsize
+
+
+def _grouped_bytes(tensor: StoredTensor, dtype: torch.dtype) -> int:
+    bits = 4 if tensor.type in _FOUR_BITS else 8
+    group = 16 if tensor.type == "Q6_K" else 32
+    scale_bytes = 2 if dtype.itemsize == 2 else 4
+    return tensor.num_elements * bits // 8 + tensor.num_elements // group * 2 * scale_bytes
+
+
+def _product_bytes(
+    tensor: StoredTensor, kept: WeightsKept, device: torch.device, dtype: torch.dtype
+) -> int:
+    if not has_fast_product(device, dtype):
+        return _grouped_bytes(tensor, dtype)
+    expanded = tensor.num_elements * dtype.itemsize
+    if not packs_shape(tensor.shape[0], 16 if tensor.type == "Q6_K" else 32):
+        return expanded
+    halves = 1 if tensor.type in _FOUR_BITS else 2
+    packed = halves * tensor.num_elements * 5 // 8
+    return packed + (expanded if kept is WeightsKept.BOTH else 0)
