@@ -9,7 +9,6 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 
-HASH_BYTES = 32
 SHORT_HASH_BYTES = 8
 NO_SHORT_HASH = bytes(SHORT_HASH_BYTES)
 

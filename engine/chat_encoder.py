@@ -19,6 +19,8 @@ from engine.text_prefix import Before
 from engine.tokenizer import Tokenizer
 
 _ROLES = ("system", "user", "assistant")
+_MAX_HELD_BACK = 8
+"""Last ids of a cut-off answer whose text may not have come: of a character, a stop string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,11 @@ class ChatEncoder:
         )
 
     def usable_turn(self, message: ChatMessage) -> TurnTokens | None:
-        """The message's ids, if they are this tokenizer's and say what the message says."""
+        """The message's ids, if they are this tokenizer's and say what the message says.
+
+        Without the last few where those say what the message does not: an answer that was cut off
+        in the middle has the ids of text that was still held back.
+        """
         turn = message.turn
         if turn is None or turn.fingerprint != self._tokenizer.fingerprint:
             return None
@@ -127,7 +133,17 @@ class ChatEncoder:
             said = self._tokenizer.decode(turn.output_ids)
         except InvalidValueError:
             return None
-        return turn if said == message.content[:covered] else None
+        if said == message.content[:covered]:
+            return turn
+        return self._without_held_back(turn, message.content)
+
+    def _without_held_back(self, turn: TurnTokens, content: str) -> TurnTokens | None:
+        ids = turn.output_ids
+        for length in range(len(ids) - 1, max(0, len(ids) - 1 - _MAX_HELD_BACK), -1):
+            said = self._tokenizer.decode(ids[:length])
+            if content.startswith(said):
+                return replace(turn, output_ids=ids[:length], covered_chars=len(said))
+        return None
 
     def ends(self, output_ids: Sequence[int]) -> bool:
         """Whether the last id is an end token."""
@@ -280,7 +296,7 @@ class _Splice:
     def _compare(self, ids: Sequence[int], fed: Sequence[int]) -> None:
         if self._is_after_cut:
             self._is_after_cut = False
-        elif tuple(ids) != tuple(fed):
+        elif fed and tuple(ids) != tuple(fed):
             self._diverge(len(self.ids) - len(ids) + _same_length(ids, fed))
 
     def _diverge(self, at: int) -> None:

@@ -2,44 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from engine.api.chat_templates import PLAIN
+from engine.api.errors import ChatTemplateError
 from engine.api.events import TemplateNote
 from engine.chat_encoder import ChatEncoder
 from engine.chat_template import ChatTemplate, token_variables
-from engine.fallback_template import FALLBACK_STOP, fallback_template
+from engine.known_templates import fitting, known_template
 from engine.models.hf_config import read_json
 from engine.template_check import TemplateReport, check_template
 from engine.tokenizer import Tokenizer
 
+_CONFIG = "tokenizer_config.json"
+
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """A model's format. ``stop``: strings at which an answer ends whatever else is asked for."""
+    """A model's format. ``stop``: strings at which an answer ends whatever else is asked for.
+
+    ``tokenizer``: the model's, which knows the tokens that end an answer in this format. ``name``:
+    of a template that was chosen, else "". ``has_own``: whether the model brings one, good or not.
+    ``choices``: names of those that could be chosen.
+    """
 
     tokenizer: Tokenizer
     template: ChatTemplate
     stop: tuple[str, ...]
     report: TemplateReport
+    name: str = ""
+    has_own: bool = True
+    choices: tuple[str, ...] = ()
 
     @classmethod
-    def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> ChatFormat:
-        """The format of the model in ``folder``.
+    def from_folder(cls, folder: Path, tokenizer: Tokenizer, name: str = "") -> ChatFormat:
+        """The format of the model in ``folder``, or the one of ``CHAT_TEMPLATES`` called ``name``.
 
         Raises:
-            ChatTemplateError: the template has a syntax error.
+            ChatTemplateError: the model's template has a syntax error, or the tokenizer lacks
+                control tokens of the one that was chosen.
             ModelFileError: tokenizer_config.json is damaged.
         """
+        choices = fitting(tokenizer.special_tokens)
+        config = read_json(folder / _CONFIG) or {}
+        if name:
+            return _chosen(tokenizer, config, name, _brings_template(folder), choices)
         template = ChatTemplate.from_folder(folder)
         if template is not None:
-            return cls(tokenizer, template, (), check_template(tokenizer, template))
-        config = read_json(folder / "tokenizer_config.json") or {}
-        template = fallback_template(token_variables(config))
-        report = replace(check_template(tokenizer, template), note=TemplateNote.ABSENT)
-        return cls(tokenizer, template, FALLBACK_STOP, report)
+            report = check_template(tokenizer, template)
+            return cls(tokenizer, template, (), report, choices=choices)
+        plain = _chosen(tokenizer, config, PLAIN, False, choices)
+        report = replace(plain.report, note=TemplateNote.ABSENT)
+        return replace(plain, tokenizer=tokenizer, report=report, name="")
 
     def make_encoder(self) -> ChatEncoder:
         """An encoder of its own, for one thread."""
         template = ChatTemplate(self.template.source, self.template.variables)
         return ChatEncoder(self.tokenizer, template, takes_system=self.report.takes_system)
+
+
+def _brings_template(folder: Path) -> bool:
+    try:
+        return ChatTemplate.from_folder(folder) is not None
+    except ChatTemplateError:
+        return True
+
+
+def _chosen(
+    tokenizer: Tokenizer,
+    config: Mapping[str, Any],
+    name: str,
+    has_own: bool,
+    choices: tuple[str, ...],
+) -> ChatFormat:
+    known = known_template(name, tokenizer.special_tokens)
+    variables = token_variables(config)
+    if "[INST]" in tokenizer.special_tokens:
+        variables["inst_is_token"] = "yes"
+    # Where the file is silent, text of a vocabulary with a start token begins with it.
+    template = known.template(variables, config.get("add_bos_token") is not False)
+    tokenizer = tokenizer.with_ends(known.ends, f"{name}\0{template.source}")
+    report = check_template(tokenizer, template)
+    return ChatFormat(tokenizer, template, known.stop, report, name, has_own, choices)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,18 +12,12 @@ import jinja2
 import jinja2.ext
 import jinja2.nodes
 import jinja2.parser
-import jinja2.sandbox
 
 from engine.api.errors import ChatTemplateError
+from engine.loading.plain_text import plain_text
 from engine.models.hf_config import read_json
-
-TIME_LIMIT_S = 2.0
-"""A template renders in milliseconds; one that takes this long would never end."""
-
-MAX_CHARS = 64_000_000
-"""More text than any context holds."""
-
-_MAX_SOURCE_CHARS = 1_000_000
+from engine.template_files import MAX_SOURCE_CHARS, TOKENIZER_CONFIG, find_template, too_long
+from engine.template_sandbox import MAX_CHARS, LimitError, TemplateSandbox
 
 
 class ChatTemplate:
@@ -38,20 +31,18 @@ class ChatTemplate:
         self.source = source
         self.variables = dict(variables or {})
         self._environment = _Environment()
-        if len(source) > _MAX_SOURCE_CHARS:
-            raise ChatTemplateError(
-                f"The chat template has {len(source):,} characters; "
-                f"{_MAX_SOURCE_CHARS:,} are the limit.",
-                length=len(source),
-            )
+        if len(source) > MAX_SOURCE_CHARS:
+            raise too_long(len(source))
         try:
             self._template = self._environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
+        except (
+            Exception
+        ) as error:  # of the parser, or of Python's own on what it made of the source
             line = getattr(error, "lineno", None)
             where = f" in line {line}" if line else ""
             raise ChatTemplateError(
-                f"The chat template is damaged{where}: {str(error).splitlines()[0]}",
-                action="Correct the model's chat_template.jinja, or choose another model.",
+                f"The chat template is damaged{where}: {plain_text(str(error))}",
+                action="Choose another chat template for this model, or correct its files.",
             ) from error
 
     @classmethod
@@ -59,19 +50,12 @@ class ChatTemplate:
         """The template of the model in ``folder``, or None if it has none.
 
         Raises:
-            ChatTemplateError: a syntax error.
-            ModelFileError: tokenizer_config.json is damaged.
+            ChatTemplateError: a syntax error, or no text.
+            ModelFileError: tokenizer_config.json or chat_template.json is damaged.
         """
-        config = read_json(folder / "tokenizer_config.json") or {}
-        file = folder / "chat_template.jinja"
-        source = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
-        if isinstance(source, list):
-            # Several named templates; the others are for tools and retrieval.
-            named = {entry.get("name"): entry.get("template") for entry in source}
-            source = named.get("default")
-        if not source:
-            return None
-        return cls(str(source), token_variables(config))
+        config = read_json(folder / TOKENIZER_CONFIG) or {}
+        source = find_template(folder, config)
+        return cls(source, token_variables(config)) if source else None
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The text of ``messages``, each with ``role`` and ``content``.
@@ -79,8 +63,7 @@ class ChatTemplate:
         Raises:
             ChatTemplateError: the template refuses the messages, fails, or exceeds a limit.
         """
-        deadline = time.monotonic() + TIME_LIMIT_S
-        self._environment.deadline = deadline
+        self._environment.begin()
         pieces: list[str] = []
         length = 0
         try:
@@ -91,16 +74,23 @@ class ChatTemplate:
             ):
                 length += len(piece)
                 if length > MAX_CHARS:
-                    raise _LimitError(f"it wrote more than {MAX_CHARS:,} characters")
+                    raise LimitError(f"it wrote more than {MAX_CHARS:,} characters")
                 self._environment.check_deadline()
                 pieces.append(piece)
         except _Refusal as error:
+            reason = plain_text(str(error))
             raise ChatTemplateError(
-                f"The model's chat template refuses these messages: {error}",
+                f"The model's chat template refuses these messages: {reason}",
                 action="Change the messages or choose another chat template for this model.",
+                reason=reason,
             ) from error
         except Exception as error:  # whatever a template's own code may do wrong
-            raise ChatTemplateError(f"The model's chat template failed: {error}.") from error
+            reason = plain_text(str(error)) or type(error).__name__
+            raise ChatTemplateError(
+                f"The model's chat template failed: {reason.rstrip('.')}.", reason=reason
+            ) from error
+        finally:
+            self._environment.end()
         return "".join(pieces)
 
 
@@ -108,55 +98,15 @@ class _Refusal(jinja2.TemplateError):
     """The template called raise_exception."""
 
 
-class _LimitError(jinja2.TemplateError):
-    """The template took too long or wrote too much."""
-
-
-class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """Hugging Face's environment (blocks trimmed, loop controls), with a deadline.
-
-    Every call, attribute and costly operator passes through here, so that a loop that writes
-    nothing is stopped too.
-    """
-
-    intercepted_binops = frozenset({"*", "**", "%"})
+class _Environment(TemplateSandbox):
+    """Hugging Face's environment: blocks trimmed, loop controls, its functions and tags."""
 
     def __init__(self) -> None:
-        super().__init__(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[jinja2.ext.loopcontrols, _GenerationTag],
-        )
-        self.deadline = 0.0
+        super().__init__([jinja2.ext.loopcontrols, _GenerationTag])
         self.filters["tojson"] = _to_json
+        self.guard_filters()
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = _strftime_now
-
-    def check_deadline(self) -> None:
-        if time.monotonic() > self.deadline:
-            raise _LimitError(f"it took longer than {TIME_LIMIT_S:.0f} s")
-
-    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        self.check_deadline()
-        return super().call(context, obj, *args, **kwargs)
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        self.check_deadline()
-        return super().getattr(obj, attribute)
-
-    def getitem(self, obj: Any, argument: Any) -> Any:
-        self.check_deadline()
-        return super().getitem(obj, argument)
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        self.check_deadline()
-        if operator == "%" and isinstance(left, str):
-            raise _LimitError("it formats text with %, which is not allowed")
-        if operator == "**" and (abs(left) > 1000 or abs(right) > 100):
-            raise _LimitError(f"it asks for {left} to the power of {right}")
-        if operator == "*" and _repeated_length(left, right) > MAX_CHARS:
-            raise _LimitError(f"it repeats text to more than {MAX_CHARS:,} characters")
-        return super().call_binop(context, operator, left, right)
 
 
 class _GenerationTag(jinja2.ext.Extension):
@@ -167,13 +117,6 @@ class _GenerationTag(jinja2.ext.Extension):
     def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _repeated_length(left: Any, right: Any) -> int:
-    for sequence, count in ((left, right), (right, left)):
-        if isinstance(sequence, str | list | tuple) and isinstance(count, int):
-            return len(sequence) * count
-    return 0
 
 
 def _raise_exception(message: str) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from engine.special_tokens import TextSet
+
 _MARK = "\U000f5a5a"
 _FIRST_CODE = 0x10_0000
 
@@ -23,15 +25,15 @@ class ContentGuard:
         texts = [_MARK, *sorted(control_tokens, key=lambda token: (-len(token), token))]
         self._code_of = {text: _MARK + chr(_FIRST_CODE + i) for i, text in enumerate(texts)}
         self._text_of = {code: text for text, code in self._code_of.items()}
-        self._texts = re.compile("|".join(map(re.escape, texts)))
-        self._codes = re.compile("|".join(map(re.escape, self._text_of)))
+        self._texts = TextSet(texts)
+        self._codes = re.compile(f"{_MARK}.", re.DOTALL)
 
     def escape(self, content: str) -> str:
         """``content`` without any control token's text in it."""
-        return self._texts.sub(lambda match: self._code_of[match[0]], content)
+        return self._texts.replace(content, self._code_of.__getitem__)
 
     def restore(self, text: str) -> str:
         """Undoes ``escape`` in a part of a rendered text."""
         if _MARK not in text:
             return text
-        return self._codes.sub(lambda match: self._text_of[match[0]], text)
+        return self._codes.sub(lambda match: self._text_of.get(match[0], match[0]), text)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.request import Request
+from engine.sampler import row_parameters
 from kernels.reference.sample import PROMPT_COUNT, Parameter, RowParameters, Sampled, pack
 
 DRAW_WORDS = len(Parameter)
@@ -75,18 +76,7 @@ class DeviceDrawer:
         """
         params = request.params
         slot = self._count(request) if params.has_penalty else None
-        row = RowParameters(
-            seed=request.seed,
-            output_index=-request.num_prompt_tokens,
-            temperature=params.temperature,
-            top_k=params.top_k,
-            top_p=params.top_p,
-            min_p=params.min_p,
-            repetition_penalty=params.repetition_penalty,
-            presence_penalty=params.presence_penalty,
-            frequency_penalty=params.frequency_penalty,
-            count_slot=slot,
-        )
+        row = row_parameters(params, request.seed, -request.num_prompt_tokens, slot)
         words: NDArray[np.int64] = pack([row])[0]
         return words
 

@@ -4,6 +4,7 @@ step's input there; the host hears of it one step later.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -62,9 +63,20 @@ class DeviceSteps:
         self._uploads = Uploads(self._copies)
         self.graphs: StepGraphs | None = None
         if self._device.type == "cuda":
-            self.graphs = StepGraphs(
-                self._captured, self._batch, drawer, tiling, self._uploads, device
-            )
+            self.graphs = self.make_graphs()
+
+    def make_graphs(self) -> StepGraphs:
+        """Steps as CUDA graphs, in place of ``graphs``."""
+        # No cycle: a model that is let go gives its memory back at once.
+        steps = weakref.proxy(self)
+        return StepGraphs(
+            lambda inputs, sizes, kind: steps._captured(inputs, sizes, kind),
+            self._batch,
+            self._drawer,
+            self._tiling,
+            self._uploads,
+            self._device,
+        )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
         """Starts a step whose block copies have been made.

@@ -8,6 +8,7 @@ import torch
 
 from engine.api.errors import DeviceError, NotSupportedYetError
 from engine.api.params import EngineConfig
+from engine.cuda_probe import cuda_obstacle
 from engine.linear import has_fast_bfloat16
 from engine.triton_probe import triton_obstacle
 
@@ -15,9 +16,14 @@ PAGED_REFERENCE = "paged_reference"
 PAGED_TRITON = "paged_triton"
 DENSE = "dense"
 CONTIGUOUS = "contiguous"
-GPU_PREFILL_TIME_MS = 4.0
+GPU_PREFILL_TIME_MS = 3.5
 """A prompt's share of a step with decodes in it: at a GPU's pace a gap of some milliseconds is seen
 by nobody, and a larger share brings little.
+"""
+
+GPU_LEAST_PREFILL_TOKENS = 256
+"""Fewer leave multiprocessors idle: behind a long context they take as long, and a share cut to the
+time that the last one took would shrink to nothing.
 """
 
 BACKENDS = (DENSE, CONTIGUOUS, PAGED_REFERENCE, PAGED_TRITON)
@@ -31,7 +37,7 @@ def resolve_device(name: str) -> torch.device:
         NotSupportedYetError: a device that the engine cannot use yet.
     """
     if name == "auto":
-        return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+        return torch.device("cpu") if cuda_obstacle() else torch.device("cuda", 0)
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -40,10 +46,8 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("cpu")
     if device.type != "cuda":
         raise NotSupportedYetError(f"The device {name!r} is not supported yet.", device=name)
-    if not torch.cuda.is_available():
-        raise DeviceError(
-            f"The device {name!r} was asked for, but torch sees no CUDA device.", device=name
-        )
+    if obstacle := cuda_obstacle():
+        raise DeviceError(f"The device {name!r} was asked for, but {obstacle}.", device=name)
     index = device.index or 0
     if index >= torch.cuda.device_count():
         raise DeviceError(
@@ -69,10 +73,11 @@ def with_device_defaults(config: EngineConfig, device: torch.device, backend: st
     """The settings with what depends on the device filled in, where the client left it open."""
     in_flight = device.type == "cuda" and backend == PAGED_TRITON
     lag = config.lag if config.lag is not None else int(in_flight)
-    time_ms = config.prefill_time_budget_ms
-    if time_ms is None and device.type == "cuda":
-        time_ms = GPU_PREFILL_TIME_MS
-    return replace(config, lag=lag, prefill_time_budget_ms=time_ms)
+    time_ms, least = config.prefill_time_budget_ms, config.least_prefill_tokens
+    if device.type == "cuda":
+        time_ms = GPU_PREFILL_TIME_MS if time_ms is None else time_ms
+        least = GPU_LEAST_PREFILL_TOKENS if least is None else least
+    return replace(config, lag=lag, prefill_time_budget_ms=time_ms, least_prefill_tokens=least)
 
 
 def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
@@ -91,4 +96,6 @@ def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
         return PAGED_TRITON, "Triton kernels on the GPU"
     if name == PAGED_TRITON:
         raise DeviceError(f"{PAGED_TRITON} cannot run here: {obstacle}.", backend=name)
+    if device.type == "cuda":
+        obstacle += "; plain torch operations compute instead, which is several times slower"
     return PAGED_REFERENCE, obstacle

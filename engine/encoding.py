@@ -5,8 +5,6 @@ Short texts are encoded where they are asked for: handing them over would cost m
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from engine.api.commands import Command, CountTokens
 from engine.api.errors import EngineError, ErrorInfo, unexpected
 from engine.limits import device_lost
 from engine.model_loader import LoadedEngine, TextSide
+from engine.side_jobs import SideJobs
 
 INLINE_CHARS = 4_000
 """About 3 ms of encoding: less than one step of a small model."""
@@ -36,6 +35,7 @@ class EncodingJob:
         encode: the first half.
         finish: the second half, on the engine thread, with what ``encode`` gave.
         refuse: instead of ``finish`` when encoding or ``finish`` failed.
+        text: what the other thread encodes with, until it has.
     """
 
     client: QueueClient
@@ -46,6 +46,7 @@ class EncodingJob:
     outcome: Any = None
     error: ErrorInfo | None = None
     dropped: bool = False
+    text: TextSide | None = None
 
     @property
     def order_key(self) -> tuple[int, str]:
@@ -81,25 +82,11 @@ def _info(error: Exception) -> ErrorInfo:
     return (error if isinstance(error, EngineError) else unexpected(error)).info()
 
 
-class Encodings:
-    """All encoding of one engine thread: at once, or in one other thread in order of arrival.
-
-    ``changed`` is called from that thread whenever a job is done.
-    """
+class Encodings(SideJobs[EncodingJob]):
+    """All encoding of one engine thread: at once, or in one other thread in order of arrival."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self._pending: dict[EncodingJob, None] = {}
-        self._todo: deque[tuple[EncodingJob, TextSide]] = deque()
-        self._done: deque[EncodingJob] = deque()
-        self._work = threading.Event()
-        self._closing = False
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being encoded."""
-        return not self._pending
+        super().__init__(ENCODER_THREAD_NAME, _encode, changed)
 
     def start(self, engine: LoadedEngine, job: EncodingJob) -> None:
         """Encodes at once if the text is short and nothing of its conversation is on its way."""
@@ -107,54 +94,18 @@ class Encodings:
             job.run(engine)
             job.conclude()
             return
-        self._pending[job] = None
-        self._todo.append((job, engine.text_beside()))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=ENCODER_THREAD_NAME, daemon=True)
-            self._thread.start()
-        self._work.set()
-
-    def conclude(self) -> None:
-        """Ends what has been encoded since the last call. Engine thread."""
-        while self._done:
-            job = self._done.popleft()
-            if not job.dropped:
-                del self._pending[job]
-                job.conclude()
-
-    def drop(self, which: Callable[[EncodingJob], bool] = lambda _job: True) -> list[EncodingJob]:
-        """Forgets jobs, also the one that runs; neither of their ends will be called."""
-        dropped = [job for job in self._pending if which(job)]
-        for job in dropped:
-            job.dropped = True
-            del self._pending[job]
-        return dropped
-
-    def close(self, timeout_s: float) -> bool:
-        """Ends the thread after the job that runs; False if that took longer."""
-        self.drop()
-        self._closing = True
-        self._work.set()
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        job.text = engine.text_beside()
+        self.add(job)
 
     def _must_wait(self, job: EncodingJob) -> bool:
-        return any(other.order_key == job.order_key for other in self._pending)
+        return any(other.order_key == job.order_key for other in self)
 
-    def _run(self) -> None:
-        while not self._closing:
-            self._work.wait()
-            self._work.clear()
-            while self._todo and not self._closing:
-                job, text = self._todo.popleft()
-                if not job.dropped:
-                    job.run(text)
-                    self._done.append(job)
-                    self._changed()
-                # What has been unloaded must not live on here.
-                del job, text
+
+def _encode(job: EncodingJob) -> None:
+    # What has been unloaded must not live on in a job that waits for its end.
+    text, job.text = job.text, None
+    assert text is not None
+    job.run(text)
 
 
 def num_chars(command: Command) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from engine.api.events import ModelInfo, TemplateNote
-from engine.api.params import EngineConfig, SamplingParams
+from engine.api.events import ModelInfo, WeightsKept
+from engine.api.params import EngineConfig
 from engine.block_hash import root_hash
 from engine.chat_format import ChatFormat
 from engine.core import EngineCore
@@ -22,21 +21,18 @@ from engine.devices import (
     with_device_defaults,
 )
 from engine.limits import ModelLimits
-from engine.loading.model_folder import LoadedFiles, open_model
-from engine.loading.progress import Cancelled, Progress, check_cancelled
-from engine.memory import check_weights_fit, host_num_blocks
+from engine.loading.model_folder import LoadedFiles, count_gguf_weights, open_model
+from engine.loading.progress import Cancelled, Progress, breathing, check_cancelled
+from engine.memory import check_weights_fit, free_bytes, host_num_blocks
 from engine.model_loader import LoadedEngine
-from engine.model_runner import ModelRunner, build_runner
+from engine.model_runner import build_runner
 from engine.models.decoder import Decoder
 from engine.parity import ParityInspector
 from engine.pool_sizing import measured_num_blocks
+from engine.quantized.choice import choose_kept, kept_bytes
+from engine.quantized.grouped import GroupedWeight
 from engine.reconfigure import BackendChoice, Reconfigurer
-from engine.request import Request
-from engine.scheduler_output import ScheduledChunk, SchedulerOutput
-from engine.thread_governor import CALIBRATION_STEPS
-
-_WARM_UP_TOKENS = 64
-_PREPARE_S = 4.0
+from engine.warm_up import warm_up
 
 
 def build_engine(
@@ -53,16 +49,18 @@ def build_engine(
     """
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
+    breathe = breathing(cancelled)
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
-    files = open_model(path, models_dir, progress, cancelled)
+    files, kept = _open(path, models_dir, config, progress, cancelled)
+    weights_bytes = _weights_bytes(files, kept, device, dtype)
     block_bytes = files.config.kv_bytes_per_token(dtype.itemsize) * config.block_size
     _, backend_reason = choose_backend(config.backend, device)
     size_pool: int | Callable[[Decoder, str], int]
     if device.type == "cpu":
-        size_pool = host_num_blocks(config, block_bytes)
+        size_pool = host_num_blocks(config, block_bytes, weights_bytes)
     else:  # needs a GPU
-        check_weights_fit(config, files.num_parameters * dtype.itemsize, device)
+        check_weights_fit(config, weights_bytes, device)
 
         def size_pool(decoder: Decoder, backend: str) -> int:
             return measured_num_blocks(decoder, backend, config, block_bytes)
@@ -70,7 +68,7 @@ def build_engine(
     context = min(config.max_model_len or files.config.context_length, files.config.context_length)
     runner = build_runner(
         files.config,
-        _watched(files, progress, cancelled),
+        _watched(files, dtype, progress, cancelled),
         num_blocks=size_pool,
         block_size=config.block_size,
         max_model_len=context,
@@ -80,14 +78,19 @@ def build_engine(
         backend=config.backend,
         deterministic=config.deterministic,
         shared_prefix_decode=config.shared_prefix_decode,
+        keep_expanded=kept is WeightsKept.BOTH,
+        breathe=breathe,
+        converted=lambda fraction: progress("convert", fraction, ""),
     )
     num_blocks = runner.num_blocks
     progress("tokenizer", 0.0, "")
-    tokenizer = files.tokenizer()
-    chat = ChatFormat.from_folder(files.folder, tokenizer)
+    read = files.tokenizer()
+    breathe()
+    chat = ChatFormat.from_folder(files.folder, read, config.chat_template)
+    tokenizer = chat.tokenizer
     encoder, background_encoder = chat.make_encoder(), chat.make_encoder()
     progress("warm_up", 0.0, "")
-    _warm_up(runner, num_blocks, config.block_size)
+    warm_up(runner, config.block_size, breathe)
     fingerprint = tokenizer.fingerprint
     dtype_name = str(dtype).removeprefix("torch.")
     backend = runner.attention.name
@@ -129,7 +132,7 @@ def build_engine(
         num_blocks=num_blocks,
         block_size=config.block_size,
         fingerprint=fingerprint,
-        has_chat_template=chat.report.note is not TemplateNote.ABSENT,
+        has_chat_template=chat.has_own,
         license=files.license,
         keeps_blocks=keeps_blocks,
         template_stable=chat.report.is_stable,
@@ -137,6 +140,9 @@ def build_engine(
         template_note=chat.report.note,
         template_error=chat.report.error,
         takes_system_message=chat.report.takes_system,
+        chat_template=chat.name,
+        chat_template_choices=chat.choices,
+        weights_kept=kept,
     )
     inspector = ParityInspector(core, runner)
 
@@ -167,42 +173,43 @@ def build_engine(
     )
 
 
+def _open(
+    path: Path,
+    models_dir: Path,
+    config: EngineConfig,
+    progress: Progress,
+    cancelled: Cancelled,
+) -> tuple[LoadedFiles, WeightsKept]:
+    """The model's files, and how its weights will be kept."""
+    device = resolve_device(config.device)
+    dtype = resolve_dtype(config.dtype, device)
+    free = free_bytes(device)
+
+    def choose(num_parameters: int) -> WeightsKept:
+        return choose_kept(config, path.is_file(), num_parameters, device, dtype, free)
+
+    kept = choose(count_gguf_weights(path) if device.type == "cuda" else 0)
+    quantized = kept is not WeightsKept.EXPANDED
+    files = open_model(path, models_dir, progress, cancelled, keep_quantized=quantized)
+    return files, choose(files.num_parameters) if kept is WeightsKept.BOTH else kept
+
+
+def _weights_bytes(
+    files: LoadedFiles, kept: WeightsKept, device: torch.device, dtype: torch.dtype
+) -> int:
+    if files.kept is None:
+        return files.num_parameters * dtype.itemsize
+    return kept_bytes(files.kept.stored(), files.config, kept, device, dtype)
+
+
 def _watched(
-    files: LoadedFiles, progress: Progress, cancelled: Cancelled
-) -> Iterator[tuple[str, torch.Tensor]]:
+    files: LoadedFiles, dtype: torch.dtype, progress: Progress, cancelled: Cancelled
+) -> Iterator[tuple[str, torch.Tensor | GroupedWeight]]:
     """The weights, with progress told about fifty times and cancellation looked for at each."""
     total = len(files.entries)
     every = max(total // 50, 1)
-    for index, (name, tensor) in enumerate(files.weights()):
+    for index, (name, tensor) in enumerate(files.kept_weights(dtype, breathing(cancelled))):
         check_cancelled(cancelled)
         if index % every == 0:
             progress("weights", index / total, name)
         yield name, tensor
-
-
-def _warm_up(runner: ModelRunner, num_blocks: int, block_size: int) -> None:
-    """Runs a prompt and a decode once, so that the first answer does not pay for torch's set-up.
-
-    What it leaves in the pool has no hash and is overwritten by whoever gets the block.
-    """
-    num_tokens = min(_WARM_UP_TOKENS, num_blocks * block_size - 1)
-    request = Request(
-        request_id="warm-up",
-        conversation_id="",
-        token_ids=[0] * (num_tokens + 1),
-        num_prompt_tokens=num_tokens,
-        params=SamplingParams(),
-        seed=0,
-        arrival_s=0.0,
-        block_table=list(range(-(-(num_tokens + 1) // block_size))),
-    )
-    prompt = ScheduledChunk(request, 0, num_tokens, samples=False)
-    decode = ScheduledChunk(request, num_tokens, 1, samples=True)
-    runner.submit(SchedulerOutput(0, (), (prompt,))).result()
-    # On the CPU so many that the number of threads is settled before the first answer.
-    for _ in range(1 if runner.decoder.device.type == "cuda" else CALIBRATION_STEPS):
-        runner.submit(SchedulerOutput(0, (decode,), ())).result()
-    runner.forget(request.request_id)
-    deadline = time.perf_counter() + _PREPARE_S
-    while time.perf_counter() < deadline and runner.prepare():
-        """The steps of a first conversation; the rest in idle moments."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from engine.chat_template import ChatTemplate
 
-_SOURCE = """
-{%- if bos_token is defined %}{{ bos_token }}{% endif %}
+FALLBACK_SOURCE = """
 {%- for message in messages %}
 {%- if message.role == 'system' %}{{ message.content.strip() + '\\n\\n' }}
 {%- elif message.role == 'user' %}{{ 'User: ' + message.content.strip() + '\\n\\n' }}
@@ -19,6 +18,7 @@ _SOURCE = """
 {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"""
+"""Without the start token."""
 
 FALLBACK_STOP = ("\nUser:", "\n\nUser:")
 """Where the model begins to speak for the user."""
@@ -26,4 +26,5 @@ FALLBACK_STOP = ("\nUser:", "\n\nUser:")
 
 def fallback_template(variables: Mapping[str, str]) -> ChatTemplate:
     """A template for a model that has none. ``variables``: its bos_token, if it has one."""
-    return ChatTemplate(_SOURCE, variables)
+    start = "{{ bos_token }}" if variables.get("bos_token") else ""
+    return ChatTemplate(start + FALLBACK_SOURCE, variables)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engine.api.client import QueueClient
 from engine.api.commands import Command
 from engine.api.errors import EngineError, ErrorInfo, unexpected
-from engine.api.events import CommandFailed, Reply
+from engine.api.events import CommandFailed, QueryProgress, Reply
 from engine.limits import device_lost
 from engine.queries import Sliced
 
@@ -27,10 +27,17 @@ class _Inspection:
     client: QueueClient
     command: Command
     slices: Sliced
+    fraction: float = 0.0
+    told: float = 0.0
 
     def fail(self, error: ErrorInfo) -> None:
         name = type(self.command).__name__
         self.client.post(CommandFailed(self.command.command_id, name, error))
+
+    def tell_progress(self) -> None:
+        if self.fraction > self.told:
+            self.told = self.fraction
+            self.client.post(QueryProgress(self.command.command_id, self.fraction))
 
 
 class Inspections:
@@ -61,14 +68,18 @@ class Inspections:
         while self._queue:
             self._slice(self._queue[0])
             if time.perf_counter() >= end:
-                return
+                break
+        if self._queue:
+            self._queue[0].tell_progress()
 
     def drop(
-        self, error: ErrorInfo, which: Callable[[QueueClient], bool] = lambda _client: True
+        self,
+        error: ErrorInfo,
+        which: Callable[[QueueClient, Command], bool] = lambda _client, _command: True,
     ) -> None:
-        """Ends questions, those of some clients, with an error."""
+        """Ends questions with an error, some of them by who asked what."""
         for inspection in list(self._queue):
-            if which(inspection.client):
+            if which(inspection.client, inspection.command):
                 self._end(inspection)
                 inspection.fail(error)
 
@@ -83,7 +94,7 @@ class Inspections:
 
     def _slice(self, inspection: _Inspection) -> None:
         try:
-            next(inspection.slices)
+            inspection.fraction = next(inspection.slices)
         except StopIteration as stop:
             self._end(inspection)
             reply: Reply = stop.value

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import mmap
+import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,6 +16,9 @@ from engine.models.config import ModelConfig
 from engine.triton_probe import triton_obstacle
 from kernels.reference.copy_blocks import copy_blocks
 from kernels.reference.store_kv import cache_rows
+
+_LAZY_BYTES = 1 << 20
+"""Below that, pages that are not written save nothing."""
 
 
 class KVCache:
@@ -87,9 +93,23 @@ def _block_copier(k: list[Tensor], v: list[Tensor]) -> Callable[[Tensor, Tensor]
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeroed memory that a large pool on the CPU takes only as it is written.
 
-    numpy leaves the zeroing to the system, page by page; torch writes all of it at once.
+    It comes from the system, which zeroes page by page; torch writes all of it at once.
     """
-    if device.type != "cpu":  # needs a GPU
+    num_bytes = math.prod(shape) * dtype.itemsize
+    if device.type != "cpu" or num_bytes < _LAZY_BYTES:
         return torch.zeros(shape, dtype=dtype, device=device)
-    memory = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
-    return torch.from_numpy(memory).view(dtype).view(shape)
+    return torch.frombuffer(_fresh_pages(num_bytes), dtype=dtype).view(shape)
+
+
+def _fresh_pages(num_bytes: int) -> mmap.mmap | npt.NDArray[np.uint8]:
+    if sys.platform == "win32":
+        return np.zeros(num_bytes, np.uint8)
+    # Not from malloc: once a model has been freed, malloc has that memory at hand for the next
+    # pool, and has to write all of it with zeros.
+    try:
+        pages = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"{num_bytes:,} bytes for the pool: {error.strerror}") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages

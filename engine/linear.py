@@ -36,7 +36,9 @@ class Linear(Protocol):
 
 
 class DenseLinear:
-    """Weights as they are."""
+    """Weights as they are. ``keeps_tensor``: they take no memory beside the tensor given."""
+
+    keeps_tensor = True
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.out_features, self.in_features = weight.shape

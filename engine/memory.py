@@ -18,13 +18,44 @@ DESKTOP_MARGIN_BYTES = 512 << 20
 _MIN_BLOCKS = 4
 
 
-def host_num_blocks(config: EngineConfig, block_bytes: int) -> int:
-    """Blocks of a pool in host memory: as asked for, else a quarter of what is free, at most 1 GiB.
+def free_bytes(device: torch.device) -> int:
+    """Bytes of the device's memory that are free now."""
+    if device.type == "cpu":
+        return int(psutil.virtual_memory().available)
+    # What the model before this one has left with torch is free too.
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(device)[0]
+
+
+def host_num_blocks(config: EngineConfig, block_bytes: int, weights_bytes: int = 0) -> int:
+    """Blocks of a pool in host memory, once weights of ``weights_bytes`` lie there too.
 
     Raises:
-        OutOfMemoryError: the size asked for is more than what is free, or a few blocks do not fit.
+        OutOfMemoryError: see ``plan_host_blocks``.
     """
-    available = psutil.virtual_memory().available
+    return plan_host_blocks(config, block_bytes, psutil.virtual_memory().available, weights_bytes)
+
+
+def plan_host_blocks(
+    config: EngineConfig, block_bytes: int, available: int, weights_bytes: int = 0
+) -> int:
+    """Blocks of a pool in host memory: as asked for, else a quarter of what is free, at most 1 GiB.
+
+    ``available``: what is free now, before the weights are there.
+
+    Raises:
+        OutOfMemoryError: the weights do not fit, the size asked for is more than what is free
+            beside them, or a few blocks do not fit.
+    """
+    if weights_bytes > available:
+        raise OutOfMemoryError(
+            f"The model's weights need {_mib(weights_bytes)} MiB, but only {_mib(available)} MiB "
+            "of memory are free.",
+            action="Choose a smaller model, or close other programs.",
+            weights_bytes=weights_bytes,
+            available_bytes=available,
+        )
+    available -= weights_bytes
     if config.num_blocks is not None:
         wanted = config.num_blocks * block_bytes
     elif config.kv_cache_bytes is not None:
@@ -56,6 +87,8 @@ def check_weights_fit(config: EngineConfig, weights_bytes: int, device: torch.de
     Raises:
         OutOfMemoryError: the message has the numbers.
     """
+    # What the model before this one has left with torch is free too.
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     room = min(free, int(total * config.gpu_memory_utilization) - (total - free))
     if weights_bytes + DESKTOP_MARGIN_BYTES > room:
@@ -76,15 +109,33 @@ def device_num_blocks(
     workspace_bytes: int,
     device: torch.device,
 ) -> int:
-    """Blocks of a pool on a CUDA device: what is free now that the weights are there, less the
-    workspace of a step and the desktop's margin.
-
-    What other programs hold is not free. ``gpu_memory_utilization`` caps the device's use in all.
+    """Blocks of a pool on a CUDA device now that the weights are there; see
+    ``plan_device_blocks``.
 
     Raises:
         OutOfMemoryError: a few blocks do not fit; the message has the numbers.
     """
-    free, total = torch.cuda.mem_get_info(device)
+    memory = torch.cuda.mem_get_info(device)
+    return plan_device_blocks(config, block_bytes, weights_bytes, workspace_bytes, memory)
+
+
+def plan_device_blocks(
+    config: EngineConfig,
+    block_bytes: int,
+    weights_bytes: int,
+    workspace_bytes: int,
+    memory: tuple[int, int],
+) -> int:
+    """Blocks of a pool: what is free beside the weights, less the workspace of a step and the
+    desktop's margin.
+
+    What other programs hold is not free. ``gpu_memory_utilization`` caps the device's use in all.
+    ``memory``: bytes that are free once the weights are there, and in all.
+
+    Raises:
+        OutOfMemoryError: a few blocks do not fit; the message has the numbers.
+    """
+    free, total = memory
     used = total - free
     kept = workspace_bytes + DESKTOP_MARGIN_BYTES
     room = min(free, int(total * config.gpu_memory_utilization) - used) - kept

@@ -19,8 +19,6 @@ class EngineMetrics:
     def __init__(self) -> None:
         self.total_computed_tokens = 0
         self.total_cached_tokens = 0
-        self.total_recomputed_tokens = 0
-        self.total_output_tokens = 0
         self.num_preemptions = 0
         self.num_begun_anew = 0
         self.prefill_tokens_per_s = 0.0
@@ -28,9 +26,7 @@ class EngineMetrics:
         self._decode_step_s = 0.0
         self._recent: deque[tuple[float, int]] = deque()
 
-    def record_step(
-        self, now_s: float, duration_s: float, num_decodes: int, num_prefill: int
-    ) -> None:
+    def record_step(self, duration_s: float, num_decodes: int, num_prefill: int) -> None:
         """One committed step of ``num_decodes`` decoded and ``num_prefill`` prefilled tokens."""
         self.total_computed_tokens += num_decodes + num_prefill
         if num_prefill == 0:
@@ -48,7 +44,6 @@ class EngineMetrics:
         """``num_tokens`` new tokens reached their conversations."""
         if not num_tokens:
             return
-        self.total_output_tokens += num_tokens
         self._recent.append((now_s, num_tokens))
 
     def decode_tokens_per_s(self, now_s: float) -> float:

@@ -24,6 +24,7 @@ from engine.api.events import (
     ModelLoading,
     ModelUnloaded,
 )
+from engine.held_memory import give_back
 from engine.inspections import Inspections
 from engine.model_loader import LoadedEngine, ModelLoader
 from engine.publisher import Publisher
@@ -62,6 +63,8 @@ class ModelCommands:
         self._questions = questions
         self._inspections = inspections
         self._wake = wake
+        self._ending: ModelLoader | None = None
+        """A load that was stopped, until the next one waits for its end."""
         self.handlers: dict[type[Command], Handler] = {
             LoadModel: self._load_model,
             UnloadModel: self._unload_model,
@@ -74,9 +77,10 @@ class ModelCommands:
         self.drop_engine()
         if "torch" in sys.modules:
             # What an engine that died has left behind sits in reference cycles.
-            gc.collect()
+            _collect()
         self._standing.change(EngineStatus.LOADING)
-        self._slot.loader = ModelLoader(command, self._wake)
+        self._slot.loader = ModelLoader(command, self._wake, self._ending)
+        self._ending = None
 
     def _unload_model(self, client: QueueClient, command: Command) -> None:
         self.stop_loader()
@@ -136,8 +140,13 @@ class ModelCommands:
         loader, self._slot.loader = self._slot.loader, None
         if loader is not None:
             loader.cancel()
+            self._ending = loader
             error = LoadCancelledError("Loading was stopped.").info()
             self._roster.tell_all(ModelLoadFailed(loader.command.command_id, error))
+
+    def join_loader(self, timeout_s: float) -> bool:
+        """Waits for the end of loads that were stopped; False if that takes longer."""
+        return self._ending is None or self._ending.join(timeout_s)
 
     def drop_engine(self) -> None:
         """Ends what runs and lets the model go; nothing happens without one."""
@@ -149,4 +158,14 @@ class ModelCommands:
         self._publisher.detach()
         self._slot.engine = self._slot.snapshotter = None
         # Weights and pool are large and may sit in reference cycles.
+        _collect()
+        give_back()
+
+
+def _collect() -> None:
+    """Looks for reference cycles, unless whoever runs the engine does so itself.
+
+    A program with a window does: objects of the window must not be taken apart in this thread.
+    """
+    if gc.isenabled():
         gc.collect()

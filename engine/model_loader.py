@@ -22,8 +22,10 @@ from engine.api.errors import (
     unexpected,
 )
 from engine.api.events import ModelInfo, ModelLoading
+from engine.held_memory import give_back
+from engine.host_heap import trim_heap
 from engine.limits import device_lost
-from engine.torch_preload import preload_torch
+from engine.torch_preload import import_torch
 
 if TYPE_CHECKING:
     from engine.chat_encoder import ChatEncoder
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from engine.parity import ParityInspector
     from engine.reconfigure import Reconfigurer
     from engine.tokenizer import Tokenizer
+
+
+_PATIENCE_S = 60.0
+"""With a load that was cancelled; one that hangs on a dead network drive must not hold up all."""
 
 
 class TextSide(Protocol):
@@ -83,23 +89,33 @@ LoadOutcome = ModelLoading | LoadedEngine | ErrorInfo
 class ModelLoader:
     """One load in progress. ``outcomes`` fills with progress and ends with an engine or an error.
 
-    ``changed`` is called from the loader's thread after each addition.
+    ``changed`` is called from the loader's thread after each addition. ``before``: a load that was
+    cancelled; this one begins when that has ended, so that there are never two models in memory.
     """
 
-    def __init__(self, command: LoadModel, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        command: LoadModel,
+        changed: Callable[[], None],
+        before: ModelLoader | None = None,
+    ) -> None:
         self.command = command
+        self._before = before
         self.outcomes: deque[LoadOutcome] = deque()
         self._changed = changed
         self._cancelled = threading.Event()
+        self._uses_torch = self._has_succeeded = False
         self._thread = threading.Thread(target=self._run, name="quire-loader", daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
-        """Asks the load to stop; its outcome is dropped."""
+        """Asks the load to stop, which it does within a fraction of a second as a rule; its outcome
+        is dropped.
+        """
         self._cancelled.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Waits for the thread; False if it is still alive."""
+        """Waits for the thread, and for loads before it; False if it is still alive."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -114,10 +130,18 @@ class ModelLoader:
         self._put(ModelLoading(stage, fraction, detail))
 
     def _run(self) -> None:
+        self._load_and_tell()
+        if self._uses_torch and not self._has_succeeded:
+            # torch would keep what was to be had of a GPU.
+            give_back()
+
+    def _load_and_tell(self) -> None:
         try:
+            self._wait_for_the_one_before()
             started = time.perf_counter()
             loaded = self._load()
             loaded.load_s = time.perf_counter() - started
+            self._has_succeeded = not self._cancelled.is_set()
             self._put(loaded)
         except LoadCancelledError:
             # Nobody waits for the outcome any more.
@@ -128,12 +152,24 @@ class ModelLoader:
             self._put(ErrorInfo("out_of_memory", f"Memory ran out while loading: {error}"))
         except Exception as error:
             self._put((device_lost(error) or unexpected(error)).info())
+        finally:
+            # What reading took for a time; of a load that failed, everything.
+            trim_heap()
+
+    def _wait_for_the_one_before(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            # Also if this one is cancelled meanwhile: the next one waits for this.
+            before.join(_PATIENCE_S)
+        if self._cancelled.is_set():
+            raise LoadCancelledError("Loading was stopped.")
 
     def _load(self) -> LoadedEngine:
         # Imported here and not above: torch takes a second, and the window is already open.
-        preload_torch()
+        import_torch()
         from engine.engine_builder import build_engine
 
+        self._uses_torch = True
         path = self._find_model()
         return build_engine(
             path,

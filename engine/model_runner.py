@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable
 
 import torch
@@ -15,10 +16,12 @@ from engine.attention.prefill_tiles import Tiling
 from engine.batch import InputBatch, StepBatch, token_at
 from engine.device_steps import DeviceSteps
 from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
+from engine.loading.progress import Breathe, Told, no_breath, tell_nobody
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
-from engine.models.ops import DecoderOps
+from engine.models.ops import DecoderOps, ReferenceOps
 from engine.pool_sizing import allocate_shrinking
+from engine.quantized.grouped import GroupedWeight
 from engine.request import PLACEHOLDER_TOKEN
 from engine.sampler import SampleRow, sample
 from engine.scheduler_output import SchedulerOutput, StepHandle, StepResult
@@ -100,8 +103,10 @@ class ModelRunner:
         from engine.device_drawer import DeviceDrawer
         from kernels.sample import sample as sample_kernel
 
+        # No cycle: a model that is let go gives its memory back at once.
+        runner = weakref.proxy(self)
         return DeviceSteps(
-            lambda batch: self.compute_logits(batch),
+            lambda batch: runner.compute_logits(batch),
             DeviceDrawer(sample_kernel, self.decoder.config.vocab_size, self.decoder.device),
             self._block_size,
             self._max_blocks,
@@ -182,7 +187,7 @@ class _Done:
 
 def build_runner(
     config: ModelConfig,
-    weights: Iterable[tuple[str, Tensor]],
+    weights: Iterable[tuple[str, Tensor | GroupedWeight]],
     *,
     num_blocks: int | Callable[[Decoder, str], int],
     block_size: int = 16,
@@ -193,6 +198,9 @@ def build_runner(
     backend: str = "auto",
     deterministic: bool = False,
     shared_prefix_decode: bool = True,
+    keep_expanded: bool = False,
+    breathe: Breathe = no_breath,
+    converted: Told = tell_nobody,
 ) -> ModelRunner:
     """Decoder, pool and runner from a model's weights.
 
@@ -210,6 +218,8 @@ def build_runner(
         deterministic: on a GPU, no result depends to the last bit on what else is in a step.
         shared_prefix_decode: on a GPU, a beginning that sequences share is read once a step where
             that pays.
+        keep_expanded: quantised weights are kept expanded too, where that makes prompts faster.
+        breathe, converted: see ``Decoder``.
 
     Raises:
         EngineError: the model, device or backend cannot be used.
@@ -218,7 +228,8 @@ def build_runner(
     kind = resolve_dtype(dtype, chosen)
     backend_name, _ = choose_backend(backend, chosen)
     length = max_model_len or config.context_length
-    decoder = Decoder(config, weights, kind, chosen, length, operations_for(chosen, deterministic))
+    operations = operations_for(chosen, deterministic, keep_expanded)
+    decoder = Decoder(config, weights, kind, chosen, length, operations, breathe, converted)
     wanted = num_blocks if isinstance(num_blocks, int) else num_blocks(decoder, backend_name)
     attention, had = allocate_shrinking(
         wanted,
@@ -238,10 +249,10 @@ def build_runner(
     )
 
 
-def operations_for(device: torch.device, deterministic: bool) -> DecoderOps | None:
-    """Fused operations where they can run, None for the plain ones."""
+def operations_for(device: torch.device, deterministic: bool, keep_expanded: bool) -> DecoderOps:
+    """Fused operations where they can run, else the plain ones."""
     if triton_obstacle(device):
-        return None
+        return ReferenceOps(keep_expanded)
     from engine.models.triton_ops import TritonOps
 
     return TritonOps(device, deterministic)

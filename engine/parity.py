@@ -41,7 +41,7 @@ from engine.parity_steps import (
     slots_of,
 )
 from engine.parity_words import compared_words, live_words
-from engine.slices import Pause, in_slices, no_pause
+from engine.slices import Pause, Work, in_slices, no_pause, with_share
 
 
 class ParityInspector:
@@ -90,7 +90,7 @@ class ParityInspector:
         *,
         conversation_id: str = "",
         command_id: str = "",
-    ) -> Generator[None, None, ParityReport]:
+    ) -> Generator[float, None, ParityReport]:
         """``compare`` in slices, between which the engine may run steps.
 
         The blocks to work in are borrowed from the pool if it has enough.
@@ -99,24 +99,35 @@ class ParityInspector:
             InterruptedQueryError: the borrowed blocks were taken back.
         """
         hold = self._borrow(len(token_ids), conversation_id)
-        names = backend, reference
+        names, work = (backend, reference), Work()
         try:
-            report = yield from in_slices(
-                lambda pause: self._compare(token_ids, names, hold, self._watching(hold, pause))
+            slices = in_slices(
+                lambda pause: self._compare(
+                    token_ids, names, hold, work.counted(self._watching(hold, pause)), work
+                )
             )
+            report = yield from with_share(slices, lambda: work.share)
             return replace(report, command_id=command_id)
         finally:
             self._core.holds.release(hold)
 
     @torch.inference_mode()
     def _compare(
-        self, token_ids: Sequence[int], asked: tuple[str, str], hold: Hold, pause: Pause
+        self,
+        token_ids: Sequence[int],
+        asked: tuple[str, str],
+        hold: Hold,
+        pause: Pause,
+        work: Work | None = None,
     ) -> ParityReport:
         decoder = self._runner.decoder
         names = [choose_backend(name, decoder.device)[0] for name in asked]
         ids = torch.tensor(list(token_ids), dtype=torch.int64, device=decoder.device)
         side = self._side(names[0], ids, hold.block_ids, pause)
         other = self._side(names[1], ids, hold.block_ids if names[1] != names[0] else (), pause)
+        if work is not None:
+            of_layers = decoder.config.num_layers * (len(side.steps) + len(other.steps))
+            work.total = of_layers + len(side.steps)
         bounds = bounds_of(decoder.dtype)
         lockstep = Lockstep(side, other, bounds.attention)
         positions = torch.arange(len(ids), device=decoder.device)
@@ -191,7 +202,7 @@ class ParityInspector:
 
     def inspect_slices(
         self, conversation_id: str, token_ids: Sequence[int] = (), *, command_id: str = ""
-    ) -> Generator[None, None, ParityReport]:
+    ) -> Generator[float, None, ParityReport]:
         """``inspect_conversation`` in slices, between which the engine may run steps.
 
         It compares what the pool holds now: full blocks are kept until then.
@@ -203,10 +214,13 @@ class ParityInspector:
         self._live_cache()
         num_full = len(present.token_ids) // self._core.pool.block_size
         hold = self._core.holds.keep(present.block_table[:num_full])
+        # Dense takes each layer's tokens at once.
+        work = Work(self._runner.decoder.config.num_layers)
         try:
-            report = yield from in_slices(
-                lambda pause: self._inspect(present, self._watching(hold, pause))
+            slices = in_slices(
+                lambda pause: self._inspect(present, work.counted(self._watching(hold, pause)))
             )
+            report = yield from with_share(slices, lambda: work.share)
             return replace(report, command_id=command_id)
         finally:
             self._core.holds.release(hold)

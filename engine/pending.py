@@ -76,6 +76,8 @@ class PendingRequests:
 
     def settle(self, pending: Pending) -> None:
         """Serves the commands that came too early, now that it is known what became of it."""
+        # The job names this and the engine, which would live on in the cycle once it is let go.
+        pending.job = None
         deferred, pending.deferred = pending.deferred, []
         for client, command in deferred:
             self._handle(client, command)

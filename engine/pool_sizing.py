@@ -8,16 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from engine.api.errors import OutOfMemoryError
 from engine.api.params import EngineConfig
 from engine.attention.base import AttentionBackend
 from engine.attention.make import make_backend
+from engine.attention.prefill_tiles import PrefillTiles, TiledChunk, Tiling
 from engine.batch import PrefillSpan, StepBatch
+from engine.held_memory import give_back
 from engine.memory import device_num_blocks
 from engine.models.decoder import Decoder
 
-_LOGIT_ROWS = 256
+LOGIT_ROWS = 256
+"""As many rows of a step draw a token at most, as far as memory is concerned."""
+
+GRAPH_WORKSPACES = 2
+"""Steps that were captured as graphs keep a workspace of their own."""
+
 _SHRINK = 0.9
 _ATTEMPTS = 4
 
@@ -30,8 +38,7 @@ def measured_num_blocks(
     Raises:
         OutOfMemoryError: a few blocks do not fit; the message has the numbers.
     """
-    # Steps that were captured as graphs keep a workspace of their own.
-    workspace = 2 * workspace_bytes(decoder, backend, config)
+    workspace = GRAPH_WORKSPACES * workspace_bytes(decoder, backend, config)
     torch.cuda.empty_cache()
     return device_num_blocks(config, block_bytes, decoder.weights_bytes, workspace, decoder.device)
 
@@ -50,10 +57,9 @@ def workspace_bytes(decoder: Decoder, backend: str, config: EngineConfig) -> int
             backend, decoder.config, num_blocks, config.block_size, decoder.dtype, device
         )
         positions = torch.arange(num_tokens, device=device)
-        rows = positions[-min(_LOGIT_ROWS, num_tokens) :]
-        span = PrefillSpan(
-            0, num_tokens, 0, torch.arange(num_blocks, device=device), request_id="measure"
-        )
+        rows = positions[-min(LOGIT_ROWS, num_tokens) :]
+        table = torch.arange(num_blocks, device=device)
+        span = PrefillSpan(0, num_tokens, 0, table, request_id="measure")
         batch = StepBatch(
             input_ids=torch.zeros_like(positions),
             positions=positions,
@@ -66,6 +72,7 @@ def workspace_bytes(decoder: Decoder, backend: str, config: EngineConfig) -> int
             sample_rows=rows,
             sampled=(),
             sample_ends=(),
+            prefill_tiles=_tiles(attention, num_tokens, table),
         )
         torch.cuda.synchronize(device)
         before = torch.cuda.memory_allocated(device)
@@ -85,6 +92,15 @@ def workspace_bytes(decoder: Decoder, backend: str, config: EngineConfig) -> int
     return torch.cuda.max_memory_allocated(device) - before
 
 
+def _tiles(attention: AttentionBackend, num_tokens: int, table: Tensor) -> PrefillTiles | None:
+    """The prompt cut as the engine's own steps cut theirs, which takes memory of its own."""
+    if not isinstance(attention, Tiling):
+        return None
+    launch = attention.launch(num_tokens)
+    tiles = attention.tiles([TiledChunk(0, num_tokens, 0, 0)], launch)
+    return PrefillTiles(torch.from_numpy(tiles).to(table.device), table, launch)
+
+
 def allocate_shrinking(
     num_blocks: int, make: Callable[[int], AttentionBackend]
 ) -> tuple[AttentionBackend, int]:
@@ -101,6 +117,9 @@ def allocate_shrinking(
             return make(num_blocks), num_blocks
         except (MemoryError, torch.OutOfMemoryError):
             num_blocks = max(1, int(num_blocks * _SHRINK))
+        # What was had of the larger one lies there in pieces of its own size, of which smaller ones
+        # would take one each.
+        give_back()
     raise OutOfMemoryError(
         f"The cache was to have {wanted} blocks, but the memory for {num_blocks} cannot be had "
         "either.",

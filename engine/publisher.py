@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.api.client import QueueClient
-from engine.api.events import BlockEvents, PoolEvent
+from engine.api.events import BlockEvents, EngineStats, PoolEvent
 from engine.event_log import PoolEventLog
 from engine.snapshotter import Snapshotter
 
@@ -31,10 +31,11 @@ class Publisher:
         self._log: PoolEventLog | None = None
         self._snapshotter: Snapshotter | None = None
         self._stats_due_s = 0.0
+        self._told: EngineStats | None = None
 
     def attach(self, log: PoolEventLog, snapshotter: Snapshotter, now_s: float) -> None:
         """A new pool: every subscriber starts again from a snapshot of it."""
-        self._log, self._snapshotter = log, snapshotter
+        self._log, self._snapshotter, self._told = log, snapshotter, None
         log.enabled = bool(self._subscriptions)
         for subscription in self._subscriptions.values():
             subscription.pending.clear()
@@ -84,8 +85,21 @@ class Publisher:
         """The status strip's counters, about twice a second."""
         if self._snapshotter is None or (now_s < self._stats_due_s and not force):
             return
-        self._stats_due_s = now_s + _STATS_INTERVAL_S
+        self._tell_stats(clients, now_s, self._snapshotter.stats(now_s))
+
+    def settle(self, clients: Iterable[QueueClient], now_s: float) -> None:
+        """Nothing goes on until a command comes: what was told last has to be true meanwhile, also
+        after a pin, a comparison or a single step.
+        """
+        if self._snapshotter is None:
+            return
         event = self._snapshotter.stats(now_s)
+        if self._told is None or _counts(event) != _counts(self._told):
+            self._tell_stats(clients, now_s, event)
+
+    def _tell_stats(self, clients: Iterable[QueueClient], now_s: float, event: EngineStats) -> None:
+        self._stats_due_s = now_s + _STATS_INTERVAL_S
+        self._told = event
         for client in clients:
             client.post(event)
 
@@ -106,3 +120,14 @@ class Publisher:
     def _publish_snapshot(self, client: QueueClient, now_s: float) -> None:
         if self._snapshotter is not None:
             client.publish(self._snapshotter.snapshot(now_s))
+
+
+def _counts(stats: EngineStats) -> tuple[int, ...]:
+    return (
+        stats.num_running,
+        stats.num_waiting,
+        stats.used_blocks,
+        stats.cached_blocks,
+        stats.free_blocks,
+        stats.shared_blocks,
+    )

@@ -5,7 +5,7 @@ Each is a first half that encodes, perhaps in another thread, and a second one o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
@@ -19,14 +19,22 @@ from engine.api.commands import (
     EditCost,
     Forecast,
     Inspect,
+    LocateBlocks,
 )
 from engine.api.errors import (
     EmptyMessageError,
     InvalidValueError,
     NotSupportedYetError,
 )
-from engine.api.events import BlockTextReady, EditCostReady, ForecastReady, Reply, TokensCounted
-from engine.api.params import ContextPolicy, SamplingParams
+from engine.api.events import (
+    BlocksLocated,
+    BlockTextReady,
+    EditCostReady,
+    ForecastReady,
+    Reply,
+    TokensCounted,
+)
+from engine.api.params import ChatMessage, ContextPolicy, SamplingParams
 from engine.block_pool import BlockPool
 from engine.context_policy import FittedPrompt, fit_prompt, kept_messages
 from engine.encoding import Encode
@@ -40,9 +48,13 @@ if TYPE_CHECKING:
 _UNLIKELY = "\u2042"
 """A character (asterism) to begin an edited message with: no ordinary text begins so."""
 
+_MAX_NAMED = 4096
+"""Evicted blocks that a forecast names one by one."""
 
-Sliced = Generator[None, None, Reply]
-"""A reply that takes long: it is worked on bit by bit, between two steps."""
+Sliced = Generator[float, None, Reply]
+"""A reply that takes long: it is worked on bit by bit, between two steps. Each bit tells what share
+of the work is done, 0 to 1.
+"""
 
 
 def nothing(text: TextSide, command: Command) -> None:
@@ -68,6 +80,11 @@ def query_of(command: Command) -> Query:
         name = type(command).__name__
         raise NotSupportedYetError(f"{name} is not supported yet.", command=name)
     return query
+
+
+def is_query(command: Command) -> bool:
+    """Whether it is a question that changes nothing."""
+    return type(command) in _QUERIES
 
 
 def _encode_text(text: TextSide, command: CountTokens) -> int:
@@ -124,6 +141,8 @@ def _forecast(engine: LoadedEngine, command: Forecast, fitted: FittedPrompt) -> 
     revived = sum(core.pool.is_unused(block_id) for block_id in admission.hits)
     evicted = max(0, min(new - core.pool.num_free, core.pool.num_cached - revived))
     cached = len(admission.hits) * core.pool.block_size
+    going = _evicted(core.pool, admission.hits, evicted)
+    owners = (core.pool.view(block_id).owner for block_id in going)
     return ForecastReady(
         command.command_id,
         prompt_tokens=len(prompt.token_ids),
@@ -133,28 +152,28 @@ def _forecast(engine: LoadedEngine, command: Forecast, fitted: FittedPrompt) -> 
         blocks_evicted=evicted,
         blocks_short=max(0, new + revived - core.pool.num_available),
         context_length=engine.info.context_length,
-        evicted_conversation_ids=_owners_of_evicted(core.pool, admission.hits, evicted),
+        evicted_conversation_ids=tuple(dict.fromkeys(owners)),
+        evicted_block_ids=going[:_MAX_NAMED],
         cut=fitted.cut,
         recomputed_tokens=max(0, prompt.history_end - cached),
     )
 
 
-def _owners_of_evicted(pool: BlockPool, kept: Collection[int], num_evicted: int) -> tuple[str, ...]:
-    """Whose cached blocks would go, the first to go first."""
+def _evicted(pool: BlockPool, kept: Collection[int], num_evicted: int) -> tuple[int, ...]:
+    """Cached blocks that would go, the first to go first."""
     if not num_evicted:
         return ()
     spared = frozenset(kept)
     # Few free blocks stand before the cached ones, or nothing would be evicted.
     cached = (b for b in pool.free if pool.hash_of(b) is not None and b not in spared)
-    owners = (pool.view(block_id).owner for block_id in islice(cached, num_evicted))
-    return tuple(dict.fromkeys(owners))
+    return tuple(islice(cached, num_evicted))
 
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """``num_kept`` of a prompt's ``num_tokens`` stay when a message reads differently."""
+    """The first ``num_kept`` of a conversation's tokens stay when a message reads differently."""
 
-    num_tokens: int
+    token_ids: list[int]
     num_kept: int
 
 
@@ -163,7 +182,7 @@ def _compare_edited(text: TextSide, command: EditCost) -> _Edit:
     messages, index = command.messages, command.index
     if not 0 <= index < len(messages):
         raise InvalidValueError(f"index = {index}: there are {len(messages)} messages", index=index)
-    before = text.encoder.encode(kept_messages(messages, command.context)).token_ids
+    before, answered = _encode_answered(text, kept_messages(messages, command.context))
     edited = replace(messages[index], content=_UNLIKELY + messages[index].content, turn=None)
     # Answers after the edited message no longer stand for ids that were fed after it.
     rest = [replace(message, turn=None) for message in messages[index + 1 :]]
@@ -171,29 +190,62 @@ def _compare_edited(text: TextSide, command: EditCost) -> _Edit:
     context = command.context
     if not any(message is edited for message in kept_messages(changed, context)):
         context = ContextPolicy()
-    after = text.encoder.encode(kept_messages(changed, context)).token_ids
+    after, _ = _encode_answered(text, kept_messages(changed, context))
     kept = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
         min(len(before), len(after)),
     )
-    return _Edit(len(before), kept)
+    return _Edit([*before, *answered], kept)
+
+
+def _encode_answered(
+    text: TextSide, messages: Sequence[ChatMessage]
+) -> tuple[list[int], Sequence[int]]:
+    """The last prompt's ids, and those of the answer that may follow it."""
+    if messages[-1].role != "assistant":
+        return text.encoder.encode(messages).token_ids, ()
+    prompt, answer = text.encoder.encode(messages[:-1]).token_ids, messages[-1]
+    turn = text.encoder.usable_turn(answer)
+    if turn is not None:
+        return prompt, turn.output_ids
+    return prompt, text.tokenizer.encode_text(answer.content)
+
+
+def _encode_whole(
+    text: TextSide, messages: Sequence[ChatMessage], context: ContextPolicy
+) -> list[int]:
+    prompt, answer = _encode_answered(text, kept_messages(messages, context))
+    return [*prompt, *answer]
 
 
 def _edit_cost(engine: LoadedEngine, command: EditCost, edit: _Edit) -> Reply:
     core = engine.core
     size, rate = core.pool.block_size, core.metrics.prefill_tokens_per_s
-    total, kept = edit.num_tokens, edit.num_kept
+    # What is not in the pool now is computed anyway when the conversation goes on.
+    known = len(core.manager.known_prefix(edit.token_ids))
+    lost = max(0, known - edit.num_kept // size)
     return EditCostReady(
         command.command_id,
-        invalidated_tokens=total - kept,
-        invalidated_blocks=-(-total // size) - kept // size,
-        recompute_s=(total - kept // size * size) / rate if rate else 0.0,
+        invalidated_tokens=len(edit.token_ids) - edit.num_kept,
+        invalidated_blocks=lost,
+        recompute_s=lost * size / rate if rate else 0.0,
+        kept_tokens=edit.num_kept,
     )
 
 
+def _encode_located(text: TextSide, command: LocateBlocks) -> list[int]:
+    if not command.messages:
+        raise EmptyMessageError("There is nothing to look for: the conversation is empty.")
+    return _encode_whole(text, command.messages, command.context)
+
+
+def _locate(engine: LoadedEngine, command: LocateBlocks, token_ids: list[int]) -> Reply:
+    found = tuple(engine.core.manager.known_prefix(token_ids))
+    return BlocksLocated(command.command_id, found, len(token_ids))
+
+
 def _encode_inspected(text: TextSide, command: Inspect) -> list[int]:
-    messages = kept_messages(command.messages, command.context)
-    return text.encoder.encode(messages).token_ids if messages else []
+    return _encode_whole(text, command.messages, command.context) if command.messages else []
 
 
 def _inspect(engine: LoadedEngine, command: Inspect, token_ids: list[int]) -> Sliced:
@@ -205,7 +257,7 @@ def _inspect(engine: LoadedEngine, command: Inspect, token_ids: list[int]) -> Sl
 def _encode_compared(text: TextSide, command: CompareBackends) -> list[int]:
     if not command.messages:
         raise EmptyMessageError("There is nothing to compare: the conversation is empty.")
-    return text.encoder.encode(kept_messages(command.messages, command.context)).token_ids
+    return _encode_whole(text, command.messages, command.context)
 
 
 def _compare_backends(
@@ -232,6 +284,7 @@ _QUERIES: Mapping[type[Command], Query] = MappingProxyType(
         Inspect: Query(_inspect, _encode_inspected),
         CountTokens: Query(_count_tokens, _encode_text),
         BlockText: Query(_block_text),
+        LocateBlocks: Query(_locate, _encode_located),
         Forecast: Query(_forecast, _fit_forecast),
         EditCost: Query(_edit_cost, _compare_edited),
     }

@@ -12,8 +12,10 @@ from engine.api.events import Reply
 from engine.encoding import Encode, EncodingJob, Encodings
 from engine.inspections import Inspections
 from engine.model_loader import LoadedEngine
-from engine.queries import query_of
+from engine.queries import is_query, query_of
 from engine.roster import refuse
+
+CANCELLED = ErrorInfo("query_cancelled", "The question was cancelled.")
 
 
 class Questions:
@@ -61,6 +63,20 @@ class Questions:
         )
         self._encodings.start(engine, job)
 
+    def cancel(self, client: QueueClient, query_id: str) -> None:
+        """Ends one of the client's questions; one that is not waiting is ignored."""
+
+        def is_meant(asker: QueueClient, command: Command) -> bool:
+            return asker is client and command.command_id == query_id
+
+        if not query_id:
+            return
+        for job in self._encodings.drop(
+            lambda job: is_query(job.command) and is_meant(job.client, job.command)
+        ):
+            job.refuse(CANCELLED)
+        self._inspections.drop(CANCELLED, is_meant)
+
     def drop(self, error: ErrorInfo) -> None:
         """The engine goes away: nothing will be answered any more."""
         for job in self._encodings.drop():
@@ -71,7 +87,7 @@ class Questions:
         """The client goes away."""
         for job in self._encodings.drop(lambda job: job.client is client):
             job.refuse(error)
-        self._inspections.drop(error, lambda asker: asker is client)
+        self._inspections.drop(error, lambda asker, _command: asker is client)
 
     def abandon(self, error: ErrorInfo) -> None:
         """The engine has failed."""

@@ -23,6 +23,7 @@ AT_ONCE = frozenset(
         "backend",
         "cache_salt",
         "lag",
+        "least_prefill_tokens",
         "max_running_requests",
         "prefill_time_budget_ms",
         "prefix_caching",

@@ -134,4 +134,7 @@ class RequestCommands:
 
 
 def _encode_pinned(text: TextSide, command: Pin) -> list[int]:
-    return text.encoder.encode(kept_messages(command.messages, command.context)).token_ids
+    messages = kept_messages(command.messages, command.context)
+    # One that ends with an answer is pinned as far as that answer goes.
+    is_answered = bool(messages) and messages[-1].role == "assistant"
+    return text.encoder.encode(messages, continue_answer=is_answered).token_ids

@@ -33,6 +33,11 @@ class SampleRow:
     def output_index(self) -> int:
         return len(self.history) - self.num_prompt_tokens
 
+    @property
+    def parameters(self) -> RowParameters:
+        """As ``kernels.reference.sample`` takes them, without counts."""
+        return row_parameters(self.params, self.seed, self.output_index)
+
 
 def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[SampledTokens]:
     """Draws one token a row.
@@ -58,7 +63,7 @@ def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[SampledTokens]:
     healthy = [math.isfinite(value) for value in largest]
     random = [i for i, row in enumerate(rows) if healthy[i] and row.params.temperature > 0.0]
     if random:
-        drawn = draw(scores[random], best[random], [row_parameters(rows[i]) for i in random])
+        drawn = draw(scores[random], best[random], [rows[i].parameters for i in random])
         for index, token in zip(random, drawn, strict=True):
             tokens[index] = token
     return [
@@ -94,15 +99,16 @@ def _penalised(raw: Tensor, rows: Sequence[SampleRow]) -> Tensor:
 def _penalise(scores: Tensor, row: SampleRow) -> None:
     ids = torch.tensor(row.history, dtype=torch.int64, device=scores.device)
     said, counts = torch.unique(ids[row.num_prompt_tokens :], return_counts=True)
-    penalise(scores, torch.unique(ids), said, counts, row_parameters(row))
+    penalise(scores, torch.unique(ids), said, counts, row.parameters)
 
 
-def row_parameters(row: SampleRow) -> RowParameters:
-    """The row as ``kernels.reference.sample`` takes it, without counts."""
-    params = row.params
+def row_parameters(
+    params: SamplingParams, seed: int, output_index: int, count_slot: int | None = None
+) -> RowParameters:
+    """What a token of a request is drawn with, as ``kernels.reference.sample`` takes it."""
     return RowParameters(
-        seed=row.seed,
-        output_index=row.output_index,
+        seed=seed,
+        output_index=output_index,
         temperature=params.temperature,
         top_k=params.top_k,
         top_p=params.top_p,
@@ -110,4 +116,5 @@ def row_parameters(row: SampleRow) -> RowParameters:
         repetition_penalty=params.repetition_penalty,
         presence_penalty=params.presence_penalty,
         frequency_penalty=params.frequency_penalty,
+        count_slot=count_slot,
     )

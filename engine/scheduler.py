@@ -81,6 +81,7 @@ class Scheduler:
     def configure(self, config: EngineConfig) -> None:
         """Other limits from the next step on. What runs beyond a lower limit goes on."""
         self._config = config
+        self._least_prefill = config.least_prefill_tokens or config.block_size
         self._prefill_time_s = (config.prefill_time_budget_ms or _PREFILL_TIME_MS) / 1000.0
         self.guard.set_budget(config.token_budget)
         self.watermark_blocks = int(config.watermark * self.manager.pool.num_blocks)
@@ -201,6 +202,10 @@ class Scheduler:
             if self.queues.num_draining:
                 return False
             victim = choose_victim(request, self.running, self.focus, self.manager.block_size)
+            if victim is None and self.manager.can_ever_fit(request.token_ids):
+                # It took over a block that it may not write to, and there is none for a copy: alone
+                # it begins anew, with that block free.
+                victim = request
             if victim is None:
                 # A step in flight may still bring its last token, or end it.
                 if not request.num_in_flight:
@@ -226,7 +231,7 @@ class Scheduler:
         in_time = int(rate * self._prefill_time_s) if rate else _UNMEASURED_CHUNK_TOKENS
         if not num_decodes:
             in_time *= _ALONE_FACTOR
-        return max(min(budget, max(in_time, self.manager.block_size)), 0)
+        return max(min(budget, max(in_time, self._least_prefill)), 0)
 
     def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
         pending = [

@@ -22,6 +22,9 @@ class SkinnyLinear:
         deterministic: a row's result does not depend, to the last bit, on how many rows there are.
     """
 
+    keeps_tensor = True
+    """The weights take no memory beside the tensor given."""
+
     def __init__(self, weight: Tensor, bias: Tensor | None, pdl: bool, deterministic: bool) -> None:
         self.out_features, self.in_features = weight.shape
         self._weight = weight.contiguous()

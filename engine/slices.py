@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
@@ -36,6 +37,44 @@ def in_slices(work: Callable[[Pause], _T]) -> Generator[None, None, _T]:
     finally:
         call.abandon()
     return call.result()
+
+
+@dataclass(slots=True)
+class Work:
+    """How many slices a computation takes, as soon as it knows, and has taken."""
+
+    total: int = 0
+    done: int = 0
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+    def counted(self, pause: Pause) -> Pause:
+        """``pause``, counted."""
+
+        def counting() -> None:
+            self.done += 1
+            pause()
+
+        return counting
+
+
+def with_share(
+    slices: Generator[None, None, _T], share: Callable[[], float]
+) -> Generator[float, None, _T]:
+    """``slices``, of which each tells what share of the work is done."""
+    try:
+        while True:
+            try:
+                next(slices)
+            except StopIteration as stop:
+                result: _T = stop.value
+                return result
+            yield share()
+    finally:
+        slices.close()
 
 
 class _Call(Generic[_T]):

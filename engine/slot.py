@@ -14,7 +14,8 @@ class Slot:
     """At most one of ``engine`` and ``loader`` is there. ``snapshotter`` is the engine's.
 
     ``checked``: nothing has changed since the engine's invariants were checked.
-    ``ready``: nothing more can be prepared ahead of time. ``focus``: the conversation in front,
+    ``ready``: nothing more can be prepared ahead of time, until steps show what else comes up.
+    ``focus``: the conversation in front,
     also of engines to come.
     """
 

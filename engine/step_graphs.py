@@ -2,11 +2,13 @@
 microseconds, and a step has hundreds of them.
 
 One graph serves all steps up to its sizes; what a step does not fill is padding. A step of sizes
-that have not come up before is not captured but run, so that it does not wait for the capture.
+that have not come up before is not captured, so that it does not wait for the capture, but launched
+with the same padding: so it needs no kernels but those that its graph will need.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,14 +17,24 @@ import torch
 from engine.attention.prefill_tiles import Tiling
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
+from engine.graph_capture import GraphCapture
+from engine.limits import raise_if_lost
 from engine.staging import Uploads
+from engine.step_halves import halves, joined, kept
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs
 from kernels.launch import next_power_of_2
 
 MAX_DECODES = 256
 MAX_PROMPT_TOKENS = 2048
 MAX_CHUNKS = 8
+MOST_GRAPHS = 160
+"""Each takes some megabytes of the device, which is nobody's account but CUDA's. More than twice as
+many as are captured ahead of time.
+"""
+
 _INPUT_WORDS = 1 << 16
+_WANTED_OFTEN = 2
+_EXPECTED_DECODES = 64
 
 Compute = Callable[[StepInputs, Sizes, DrawKind], Drawn]
 
@@ -36,6 +48,9 @@ class _Graph:
 
 class StepGraphs:
     """Captures a graph the second time that its sizes come up, and replays it from then on.
+
+    ``failure``: why a capture failed, empty if none has; from then on steps without a graph are
+    launched kernel by kernel, until the graphs that there are become void.
 
     Args:
         compute: a step, from its inputs to the tokens drawn; what is captured.
@@ -60,38 +75,88 @@ class StepGraphs:
         self._drawer = drawer
         self._tiling = tiling
         self._uploads = uploads
-        self._device = device
         self._graphs: dict[tuple[Sizes, DrawKind], _Graph] = {}
         self._seen: set[tuple[Sizes, DrawKind]] = set()
+        self._wanted: Counter[tuple[Sizes, DrawKind]] = Counter()
+        self.failure = ""
         self._expected = _expected_sizes()
-        self._memory = torch.cuda.graph_pool_handle()
+        self._record = GraphCapture(device)
         self._generation = (batch.generation, drawer.generation)
         self._inputs = torch.zeros(_INPUT_WORDS, dtype=torch.int64, device=device)
+
+    @property
+    def count(self) -> int:
+        """Graphs that are there."""
+        return len(self._graphs)
 
     def run(self, step: HostStep, extras: Extras) -> Drawn | None:
         """What a step draws, its samples first; valid until the next call.
 
-        None if it is not to be captured, or not yet.
+        None if it is too large for a graph.
         """
         sizes = graph_sizes(step, extras, self._tiling)
         if sizes is None or sizes.words > _INPUT_WORDS:
             return None
+        self._drop_void()
+        if sizes.decodes and sizes.prompt and (sizes, step.kind) not in self._graphs:
+            return self._run_halves(sizes, step, extras)
+        return _without_padding(self._draw(sizes, step, extras), step, sizes)
+
+    def _drop_void(self) -> None:
+        """Drops the graphs of what lies elsewhere now: tables and newest tokens, or counts."""
         generation = (self._batch.generation, self._drawer.generation)
-        if self._generation != generation:
-            # Tables, newest tokens or counts lie elsewhere now.
+        if generation == self._generation:
+            return
+        if generation[0] != self._generation[0]:
             self._graphs.clear()
-            self._generation = generation
+            self._expected = _expected_sizes()
+        else:
+            self._graphs = {key: it for key, it in self._graphs.items() if not key[1].counted}
+        self._generation = generation
+        self.failure = ""
+
+    def _run_halves(self, sizes: Sizes, step: HostStep, extras: Extras) -> Drawn:
+        """Decodes and prompts one behind the other."""
+        # As one they are faster, but that can wait until nobody waits for an answer.
+        self._wanted[sizes, step.kind] += 1
+        (decodes, decode_extras), (prompts, prompt_extras) = halves(step, extras)
+        first = self._draw(self._sizes_of(decodes, decode_extras), decodes, decode_extras)
+        drawn = kept(first, len(decodes.sampled))
+        second = self._draw(self._sizes_of(prompts, prompt_extras), prompts, prompt_extras)
+        return joined(drawn, second, len(prompts.sampled))
+
+    def _sizes_of(self, half: HostStep, extras: Extras) -> Sizes:
+        sizes = graph_sizes(half, extras, self._tiling)
+        assert sizes is not None, "no larger than the whole"
+        return sizes
+
+    def _draw(self, sizes: Sizes, step: HostStep, extras: Extras) -> Drawn:
+        """What a step of these sizes draws, padding included: by its graph if there is one, which
+        is captured if the sizes have come up before.
+        """
         key = (sizes, step.kind)
         graph = self._graphs.get(key)
+        if graph is None and key in self._seen:
+            graph = self._capture(*key)
+        self._seen.add(key)
         if graph is None:
-            if key not in self._seen:
-                self._seen.add(key)
-                return None
-            graph = self._graphs[key] = self._capture(sizes, step.kind)
-        layout = graph.layout
-        self._uploads.send(sizes.words, lambda out: layout.write(step, extras, out), self._inputs)
+            self._send(Layout(sizes, self._batch.padding_row), step, extras)
+            return self._compute(self._inputs_of(sizes), sizes, step.kind)
+        # The last one is the one that was used last.
+        self._graphs[key] = self._graphs.pop(key)
+        self._replay(graph, step, extras)
+        return graph.drawn
+
+    def _replay(self, graph: _Graph, step: HostStep, extras: Extras) -> None:
+        self._send(graph.layout, step, extras)
         graph.graph.replay()
-        return _without_padding(graph.drawn, step, sizes)
+
+    def _send(self, layout: Layout, step: HostStep, extras: Extras) -> None:
+        words = layout.sizes.words
+        self._uploads.send(words, lambda out: layout.write(step, extras, out), self._inputs)
+
+    def _inputs_of(self, sizes: Sizes) -> StepInputs:
+        return StepInputs.of(torch.split(self._inputs[: sizes.words], sizes.parts), sizes.groups)
 
     def prepare(self) -> bool:
         """Captures one of the sizes that will come up, ahead of time. False if there is none left.
@@ -99,6 +164,11 @@ class StepGraphs:
         Done while nothing else is to do, a conversation's first answers need not launch kernel by
         kernel.
         """
+        self._drop_void()
+        for key, count in self._wanted.most_common():
+            del self._wanted[key]
+            if count >= _WANTED_OFTEN and key not in self._graphs:
+                return self._capture(*key) is not None
         while self._expected:
             decodes, prompt, kind = self._expected.pop()
             sizes = Sizes(decodes, 0, decodes, 0)
@@ -107,23 +177,36 @@ class StepGraphs:
                     continue
                 sizes = _with_prompt(decodes, prompt, self._tiling)
             if (sizes, kind) not in self._graphs:
-                self._graphs[sizes, kind] = self._capture(sizes, kind)
-                return True
+                return self._capture(sizes, kind) is not None
         return False
 
-    def _capture(self, sizes: Sizes, kind: DrawKind) -> _Graph:
+    def _capture(self, sizes: Sizes, kind: DrawKind) -> _Graph | None:
+        """A new graph; None if it could not be captured: that must not cost anybody's answer.
+
+        Raises:
+            DeviceLostError: the device died.
+        """
+        if self.failure:
+            return None
         layout = Layout(sizes, self._batch.padding_row)
-        nothing, none = HostStep.empty(), Extras.none()
-        self._uploads.send(sizes.words, lambda out: layout.write(nothing, none, out), self._inputs)
-        inputs = StepInputs.of(torch.split(self._inputs[: sizes.words], sizes.parts), sizes.groups)
-        # Kernels are compiled and libraries set up here, which cannot be done while capturing. It
-        # is all padding: what a step draws is counted, so it must not be computed twice.
-        self._compute(inputs, sizes, kind)
-        torch.cuda.synchronize(self._device)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):
-            drawn = self._compute(inputs, sizes, kind)
-        return _Graph(graph, drawn, layout)
+        self._send(layout, HostStep.empty(), Extras.none())
+        inputs = self._inputs_of(sizes)
+        try:
+            # Kernels are compiled and libraries set up here, which cannot be done while capturing.
+            # It is all padding: what a step draws is counted, so it must not be computed twice.
+            self._compute(inputs, sizes, kind)
+            graph, drawn = self._record(lambda: self._compute(inputs, sizes, kind))
+        except RuntimeError as error:
+            raise_if_lost(error)
+            self.failure = str(error) or type(error).__name__
+            return None
+        # The device has come to rest for the capture: no replay of what is dropped is under way.
+        while len(self._graphs) >= MOST_GRAPHS:
+            unused = next(iter(self._graphs))
+            del self._graphs[unused]
+            self._seen.discard(unused)
+        found = self._graphs[sizes, kind] = _Graph(graph, drawn, layout)
+        return found
 
 
 def graph_sizes(step: HostStep, extras: Extras, tiling: Tiling | None) -> Sizes | None:
@@ -180,13 +263,20 @@ def _without_padding(drawn: Drawn, step: HostStep, sizes: Sizes) -> Drawn:
 
 
 def _expected_sizes() -> list[tuple[int, int, DrawKind]]:
-    """Decodes, prompt tokens and drawing of steps that a few conversations will have, the last of
-    the list first.
+    """Decodes, prompt tokens and drawing of steps that will come up, the last of the list first.
+
+    Decodes and prompts apart: together they are run as two until there is time to capture them.
     """
     plain, filtered = DrawKind(), DrawKind(filtered=True)
+    few = [(graph_rows(count), 0) for count in (1, 2, 4, 8)]
     prompts = sorted({prompt_rows(count) for count in range(1, MAX_PROMPT_TOKENS + 1, 8)})
-    counts = (1, 2, 4, 8)
-    alone = [(count, 0, kind) for count in counts for kind in (plain, filtered)]
-    first = [(0, prompt, plain) for prompt in prompts]
-    mixed = [(count, prompt, plain) for count in counts for prompt in prompts]
-    return [*alone, *first, *mixed][::-1]
+    first = [(0, prompt) for prompt in prompts]
+    counts = sorted({graph_rows(count) for count in range(9, _EXPECTED_DECODES + 1)})
+    many = [(count, 0) for count in counts]
+    expected = [
+        (decodes, prompt, kind)
+        for kind in (plain, filtered)
+        for sizes in (few, first, many)
+        for decodes, prompt in sizes
+    ]
+    return expected[::-1]

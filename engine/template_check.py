@@ -68,7 +68,8 @@ def check_template(tokenizer: Tokenizer, template: ChatTemplate) -> TemplateRepo
     try:
         return _report(tokenizer, template)
     except EngineError as error:
-        return TemplateReport(TemplateNote.REFUSES, error=str(error))
+        reason = str(error.numbers.get("reason", error))
+        return TemplateReport(TemplateNote.REFUSES, error=reason)
     except Exception as error:  # of the tokenizer; the model can be loaded all the same
         return TemplateReport(TemplateNote.REFUSES, error=f"{type(error).__name__}: {error}")
 

@@ -18,7 +18,8 @@ class TokenBytes:
     """The bytes of each token of a vocabulary, looked up once each.
 
     A byte-level vocabulary spells every byte as one printable character (GPT-2's table). One of
-    SentencePiece's kind spells text, with U+2581 for a space, and single bytes as ``<0x0A>``.
+    SentencePiece's kind spells text, with U+2581 for a space, and single bytes as ``<0x0A>``. What
+    was added to a vocabulary is spelt as it is, but for the latter's spaces.
 
     Raises:
         UnsupportedModelError: ``decoder``, that of tokenizer.json, is of another kind.
@@ -35,22 +36,20 @@ class TokenBytes:
         known = self._known.get(token_id)
         if known is None:
             token = self._tokenizer.id_to_token(token_id)
-            if token is None:
-                known = b""
-            else:
-                # What was added to the vocabulary is spelt as it is.
-                known = token.encode() if token_id in self._added else self._spell(token)
+            known = b"" if token is None else self._spell(token, token_id in self._added)
             self._known[token_id] = known
         return known
 
 
-def _speller(decoder: Mapping[str, Any]) -> Callable[[str], bytes]:
+def _speller(decoder: Mapping[str, Any]) -> Callable[[str, bool], bytes]:
     parts = decoder.get("decoders", []) if decoder.get("type") == "Sequence" else [decoder]
     kinds = [str(part.get("type", "none")) for part in parts]
     if "ByteLevel" in kinds:
         byte_of = {character: byte for byte, character in _byte_characters().items()}
 
-        def spell_bytes(token: str) -> bytes:
+        def spell_bytes(token: str, added: bool) -> bytes:
+            if added:
+                return token.encode()
             try:
                 return bytes(byte_of[character] for character in token)
             except KeyError:
@@ -78,8 +77,8 @@ def _restores_spaces(part: Mapping[str, Any]) -> bool:
     )
 
 
-def _spell_piece(token: str) -> bytes:
-    match = _BYTE.fullmatch(token)
+def _spell_piece(token: str, added: bool) -> bytes:
+    match = None if added else _BYTE.fullmatch(token)
     return bytes([int(match[1], 16)]) if match else token.replace(_SPACE, " ").encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -11,12 +12,13 @@ from typing import Any
 
 import tokenizers
 
-from engine.api.errors import InvalidValueError, ModelFileError, UnsupportedModelError
+from engine.api.errors import InvalidValueError, ModelFileError
 from engine.models.hf_config import read_json, token_ids
+from engine.special_tokens import SpecialTokens
+from engine.template_files import TOKENIZER_FILE, require_tokenizer
 from engine.text_prefix import Before, prefixed_after, without_prefix
 from engine.token_bytes import TokenBytes
 
-_FILE = "tokenizer.json"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL_SPELLING = re.compile(r"<[|\uff5c].*[|\uff5c]>", re.DOTALL)
 
@@ -50,14 +52,14 @@ class Tokenizer:
             if self._prefixed_after:
                 self._plain = _build(json.dumps(without_prefix(settings)))
         except Exception as error:  # tokenizers raises plain Exception
-            raise ModelFileError(f"{_FILE} is damaged: {error}.") from error
+            raise ModelFileError(f"{TOKENIZER_FILE} is damaged: {error}.") from error
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {token_id: token for token_id, token in added.items() if token.special}
         self.special_tokens = {token.content: token_id for token_id, token in self._special.items()}
         self.fingerprint = fingerprint
         own_size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self.vocab_size = max(vocab_size, own_size, max(added, default=-1) + 1)
-        self._special_pattern = _pattern(self._special.values())
+        self._finder = SpecialTokens(self._special.values())
         self._bytes = TokenBytes(self._tokenizer, settings.get("decoder"))
 
     @classmethod
@@ -70,13 +72,7 @@ class Tokenizer:
             UnsupportedModelError: no tokenizer.json, or a decoder that we do not know.
             ModelFileError: tokenizer.json or tokenizer_config.json is damaged.
         """
-        path = folder / _FILE
-        if not path.is_file():
-            raise UnsupportedModelError(
-                f"There is no {_FILE} in {folder}.",
-                action=f"Add the model's {_FILE} to the folder, or choose another model.",
-            )
-        text = path.read_text(encoding="utf-8")
+        text = require_tokenizer(folder).read_text(encoding="utf-8")
         config = read_json(folder / "tokenizer_config.json") or {}
         generation = read_json(folder / "generation_config.json") or {}
         digest = hashlib.sha256(text.encode())
@@ -87,6 +83,20 @@ class Tokenizer:
         eos = config.get("eos_token")
         eos_token = str(eos.get("content") if isinstance(eos, dict) else eos)
         return cls(text, ends, digest.hexdigest(), vocab_size, eos_token)
+
+    def with_ends(self, tokens: Iterable[str], template: str) -> Tokenizer:
+        """The same for a chat template that was chosen, not the model's own.
+
+        Args:
+            tokens: control tokens that end an answer too.
+            template: what tells that template from others; ids kept with it are not another's.
+        """
+        changed = copy.copy(self)
+        ends = (self.special_tokens[token] for token in tokens)
+        changed.eos_token_ids = self.eos_token_ids | frozenset(ends)
+        text = f"{self.fingerprint}\0{template}"
+        changed.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        return changed
 
     def token_id(self, token: str) -> int | None:
         """The id of a token by its spelling in the vocabulary, or None."""
@@ -139,11 +149,12 @@ class Tokenizer:
         """``text`` cut at its control tokens: (run, None) for plain text, (token, id) for those."""
         pieces: list[tuple[str, int | None]] = []
         position = 0
-        for match in self._special_pattern.finditer(text):
-            if match.start() > position:
-                pieces.append((text[position : match.start()], None))
-            pieces.append((match[0], self.special_tokens[match[match.lastgroup or 0]]))
-            position = match.end()
+        for found in self._finder.find(text):
+            if found.start > position:
+                pieces.append((text[position : found.start], None))
+            token_id = self.special_tokens[found.token]
+            pieces.append((text[found.start : found.end], token_id))
+            position = found.end
         if position < len(text):
             pieces.append((text[position:], None))
         return pieces

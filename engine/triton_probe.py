@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 
 import torch
+
+from engine.cuda_probe import cuda_obstacle
+from engine.shipped_triton import use_shipped_parts
+
+_MOST_LETTERS = 250
 
 
 @functools.cache
@@ -16,10 +22,11 @@ def triton_obstacle(device: torch.device) -> str:
     only when something is compiled.
     """
     if device.type != "cuda":
-        return "there is no CUDA device"
+        return cuda_obstacle() or "the model runs on the CPU"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     try:
+        use_shipped_parts(os.environ)
         from kernels.rms_norm import rms_norm
 
         ones = torch.ones((1, 64), dtype=torch.float32, device=device)
@@ -28,5 +35,5 @@ def triton_obstacle(device: torch.device) -> str:
             return "Triton computes wrongly on this device"
     except Exception as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return f"Triton cannot compile for this device ({first[:200]})"
+        return f"Triton cannot compile for this device ({first[:_MOST_LETTERS]})"
     return ""

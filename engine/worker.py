@@ -7,8 +7,10 @@ import time
 
 from engine.api.client import Arrivals, QueueClient
 from engine.api.commands import (
+    CancelQuery,
     Command,
     Continue,
+    DescribeModel,
     Disconnect,
     Shutdown,
     SubscribePool,
@@ -29,7 +31,9 @@ from engine.api.events import (
     ModelLoadFailed,
 )
 from engine.core import EngineCore
+from engine.describer import Describer
 from engine.encoding import Encodings
+from engine.held_memory import held_by
 from engine.holds import least_spare
 from engine.inspections import ALONE_S, BESIDE_ANSWERS_S, Inspections
 from engine.limits import device_lost
@@ -48,6 +52,7 @@ from engine.submissions import Submissions
 _LOADER_PATIENCE_S = 3.0
 _ENCODER_PATIENCE_S = 1.0
 _STUCK_WAIT_S = 0.05
+_STOPPED = ErrorInfo("engine_stopped", "The engine has been shut down.")
 _CROWDED = InterruptedQueryError(
     "The cache is full: its blocks are needed for answers.", action="Ask again when fewer run."
 ).info()
@@ -72,6 +77,7 @@ class Worker:
         self._publisher = Publisher()
         self._encodings = Encodings(posted.set)
         self._inspections = Inspections()
+        self._describer = Describer(posted.set)
         self._questions = Questions(self._encodings, self._inspections)
         self._submissions = Submissions(self._encodings, self._handle)
         self._slot = Slot()
@@ -95,6 +101,8 @@ class Worker:
             **self._requests.handlers,
             **self._models.handlers,
             **pace.handlers,
+            CancelQuery: self._cancel_query,
+            DescribeModel: self._describe_model,
             SubscribePool: self._subscribe,
             UnsubscribePool: self._unsubscribe,
             Disconnect: self._disconnect,
@@ -111,6 +119,7 @@ class Worker:
                 for client, command in self._roster.take_commands():
                     self._handle(client, command)
                 self._encodings.conclude()
+                self._describer.conclude()
                 self._models.take_load_outcomes()
                 self._posted.wait(self._work())
             self._close()
@@ -148,13 +157,15 @@ class Worker:
             wait = 0.0 if self._inspections.are_waiting else wait
         now = time.perf_counter()
         self._publisher.deliver(now)
+        if wait is None:
+            self._publisher.settle(self._roster.clients, now)
         return _sooner(wait, self._publisher.wait_s(now))
 
     def _step(self, engine: LoadedEngine) -> float:
         self._submissions.post(engine.core.step())
         now = time.perf_counter()
         self._pacer.stepped(now)
-        self._slot.checked = False
+        self._slot.checked = self._slot.ready = False
         if self._slot.snapshotter is not None:
             self._slot.snapshotter.begin_check()
         self._publisher.stats(self._roster.clients, now)
@@ -180,7 +191,7 @@ class Worker:
             if device_lost(error) is not None:
                 raise
             # It cannot be made ready: steps find their own way.
-            slot.ready = True
+            engine.prepare = None
         return 0.0
 
     def _welcome(self) -> None:
@@ -231,10 +242,20 @@ class Worker:
     def _unsubscribe(self, client: QueueClient, command: Command) -> None:
         self._publisher.unsubscribe(client)
 
+    def _cancel_query(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, CancelQuery)
+        self._questions.cancel(client, command.query_id)
+        self._describer.cancel(client, command.query_id)
+
+    def _describe_model(self, client: QueueClient, command: Command) -> None:
+        assert isinstance(command, DescribeModel)
+        self._describer.ask(client, command, held_by(self._slot.engine))
+
     def _disconnect(self, client: QueueClient, command: Command) -> None:
         """A client departs; what it has asked for goes with it."""
         self._requests.depart(client)
         self._questions.drop_of(client, GONE)
+        self._describer.drop_of(client, GONE)
         self._publisher.unsubscribe(client)
         self._roster.dismiss(client)
 
@@ -242,13 +263,12 @@ class Worker:
         self._stopping = True
 
     def _close(self) -> None:
-        loader = self._slot.loader
         self._models.stop_loader()
         self._submissions.cancel_held()
         self._models.drop_engine()
         self._encodings.close(_ENCODER_PATIENCE_S)
-        if loader is not None:
-            loader.join(_LOADER_PATIENCE_S)
+        self._describer.close(_STOPPED, _ENCODER_PATIENCE_S)
+        self._models.join_loader(_LOADER_PATIENCE_S)
 
     def _give_up(self, error: ErrorInfo) -> None:
         """The loop itself failed: everything ends, as well as it still can."""
@@ -261,6 +281,7 @@ class Worker:
         self._publisher.detach()
         slot.engine = slot.snapshotter = slot.loader = None
         self._encodings.close(_ENCODER_PATIENCE_S)
+        self._describer.close(error, _ENCODER_PATIENCE_S)
 
 
 def _are_short(core: EngineCore) -> bool:

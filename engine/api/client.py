@@ -200,11 +200,12 @@ class EngineHandle:
     The engine is imported by its own thread, so that the caller pays for no torch import.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = ENGINE_THREAD_NAME) -> None:
+        """``name``: of the thread."""
         self.owner = QueueClient()
         self._posted = threading.Event()
         self._arrivals = Arrivals(self.owner)
-        self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD_NAME, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.owner.attach(self._posted.set, self._shut_down)
         self._thread.start()
 
@@ -238,6 +239,6 @@ class EngineHandle:
         return not self._thread.is_alive()
 
 
-def start_engine() -> EngineClient:
-    """Starts an engine thread and returns its owner's client at once."""
-    return EngineHandle().owner
+def start_engine(name: str = ENGINE_THREAD_NAME) -> EngineClient:
+    """Starts an engine thread of this name and returns its owner's client at once."""
+    return EngineHandle(name).owner

@@ -43,6 +43,17 @@ class UnloadModel(Command):
     """Ends all requests, frees weights and pool."""
 
 
+@dataclass(frozen=True, slots=True)
+class DescribeModel(Command):
+    """What the model at ``path``, a GGUF file or a folder, is and what it would take when loaded
+    with ``config``. Reply: ``ModelDescribed``, from its headers alone, whatever else is loaded,
+    loading or answering. One after the other; ``CancelQuery`` ends it early.
+    """
+
+    path: str
+    config: EngineConfig = EngineConfig()
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 
@@ -120,7 +131,10 @@ class Resume(Command):
 
 @dataclass(frozen=True, slots=True)
 class Pin(Command):
-    """Keeps the blocks of a conversation's messages in the pool; a pin holds one reference."""
+    """Keeps the blocks of a conversation's messages in the pool; a pin holds one reference.
+
+    Of those messages that are in the pool; the last one may be anybody's.
+    """
 
     conversation_id: str
     messages: tuple[ChatMessage, ...]
@@ -209,6 +223,15 @@ class Shutdown(Command):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class CancelQuery(Command):
+    """Ends one of this client's questions below early. It is answered by ``CommandFailed`` with
+    ``query_cancelled``; unknown ids, and those that have been answered, are ignored.
+    """
+
+    query_id: str
+
+
 # --- queries, one reply each ----------------------------------------------------------------------
 
 
@@ -233,12 +256,25 @@ class Forecast(Command):
 class EditCost(Command):
     """What editing at message ``index`` would recompute. Reply: ``EditCostReady``.
 
+    ``messages`` may end with an answer; its tokens count too.
     Before an edit of a message that was dropped, nothing is dropped any more.
     """
 
     conversation_id: str
     messages: tuple[ChatMessage, ...]
     index: int
+    context: ContextPolicy = ContextPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class LocateBlocks(Command):
+    """Which blocks hold a branch of a conversation now. Reply: ``BlocksLocated``.
+
+    ``messages`` may end with an answer; its tokens count too.
+    """
+
+    conversation_id: str
+    messages: tuple[ChatMessage, ...]
     context: ContextPolicy = ContextPolicy()
 
 
@@ -264,7 +300,10 @@ class Inspect(Command):
 
 @dataclass(frozen=True, slots=True)
 class CompareBackends(Command):
-    """Runs two attention backends on one conversation. Reply: ``ParityReport``."""
+    """Runs two attention backends on one conversation. Reply: ``ParityReport``.
+
+    ``messages`` may end with an answer; its tokens count too.
+    """
 
     conversation_id: str
     messages: tuple[ChatMessage, ...]

@@ -19,10 +19,13 @@ EngineError
 │   ├── ModelNotFoundError       no file
 │   ├── StarterModelMissingError the starter model has not been fetched
 │   ├── ModelFileError           truncated, corrupt or foreign file
+│   │   └── ModelPartsMissingError   a file in several parts, some of which are not there
 │   ├── UnsupportedModelError    an architecture or tokenizer that we do not know
+│   │   └── PickledWeightsError      weights that could run code when they are read
 │   └── ModelFetchError          the starter model could not be fetched
 ├── ChatTemplateError            the model's chat template failed
 ├── TraceError                   a recording that cannot be read
+├── BrokenInstallationError      a library of the engine that cannot be loaded
 └── InternalError                a fault of our own, reported with its place
 """
 
@@ -153,9 +156,22 @@ class ModelFileError(ModelError):
     action = "The file is damaged or of another kind: fetch it again or choose another."
 
 
+class ModelPartsMissingError(ModelFileError):
+    code = "model_parts_missing"
+    action = "Fetch the missing parts, and put them beside the others."
+
+
 class UnsupportedModelError(ModelError):
     code = "unsupported_model"
     action = "Choose a model of a supported architecture."
+
+
+class PickledWeightsError(UnsupportedModelError):
+    code = "pickled_weights"
+    action = (
+        "Choose a copy of this model with its weights in the safetensors format: reading the "
+        "others would run code that they contain."
+    )
 
 
 class ModelFetchError(ModelError):
@@ -178,13 +194,30 @@ class TraceError(EngineError):
     action = "Choose another recording."
 
 
+class BrokenInstallationError(EngineError):
+    code = "broken_installation"
+    action = "A part of the program is gone: unpack or install it again."
+
+
 class InternalError(EngineError):
     code = "internal"
     action = "Please report this with the log."
 
 
-def unexpected(error: Exception) -> InternalError:
-    """Wraps an exception that nobody foresaw, with its kind and place."""
+_WINDOWS_LOAD_ERRORS = (126, 127, 193)
+"""Not found, without a function that is asked for, no library at all."""
+
+
+def unexpected(error: Exception) -> EngineError:
+    """Wraps an exception that nobody foresaw, with its kind and place.
+
+    A library that cannot be loaded is no fault of the code, and gets an error of its own.
+    """
+    if isinstance(error, ImportError) or getattr(error, "winerror", None) in _WINDOWS_LOAD_ERRORS:
+        why = str(error).rstrip(".")
+        return BrokenInstallationError(
+            f"A library of the engine cannot be loaded: {why}.", reason=why
+        )
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return InternalError(f"{type(error).__name__}: {error}{place}")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from engine.api.chat_templates import CHAT_TEMPLATES
 from engine.api.errors import InvalidValueError
 
 UINT64_MAX = 2**64 - 1
@@ -115,9 +116,14 @@ class EngineConfig:
     Units: ``block_size`` and ``token_budget`` in tokens; ``kv_cache_bytes`` in bytes (None: sized
     from free memory); ``watermark`` as a fraction of the pool kept free at admission;
     ``prefill_time_budget_ms`` is the time that prefill chunks may add to a step while others decode
-    (None: as the device deserves). ``lag``: steps that may be in flight while the next is prepared
-    (None: 1 where a device computes by itself). ``shared_prefix_decode``: on a GPU, conversations
-    with the same beginning read it once a step where that pays.
+    (None: as the device deserves), ``least_prefill_tokens`` what a step may compute of prompts
+    however long that takes: on a GPU fewer take as long. ``lag``: steps that may be in flight while
+    the next is prepared (None: 1 where a device computes by itself). ``shared_prefix_decode``: on a
+    GPU, conversations with the same beginning read it once a step where that pays.
+    ``weights``: whether quantised weights of a GGUF file stay ``packed`` or are ``expanded`` to the
+    dtype; ``auto``: packed where that is faster or where they fit in no other way.
+    ``chat_template``: one of ``CHAT_TEMPLATES`` instead of the model's own; "" for its own, or, if
+    it has none, for the plainest.
 
     Raises:
         InvalidValueError: a field is out of its range; the error names it.
@@ -132,6 +138,7 @@ class EngineConfig:
     gpu_memory_utilization: float = 0.9
     watermark: float = 0.01
     prefill_time_budget_ms: float | None = None
+    least_prefill_tokens: int | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -142,10 +149,13 @@ class EngineConfig:
     cache_salt: str = ""
     tensor_parallel_size: int = 1
     num_threads: int | None = None
+    chat_template: str = ""
+    weights: str = "auto"
 
     def __post_init__(self) -> None:
         _require(8 <= self.block_size <= 256, "block_size", self.block_size, "8 to 256")
-        for name in ("num_blocks", "kv_cache_bytes", "max_model_len", "num_threads"):
+        counts = ("num_blocks", "kv_cache_bytes", "max_model_len", "num_threads")
+        for name in (*counts, "least_prefill_tokens"):
             value = getattr(self, name)
             _require(value is None or value >= 1, name, value, "1 or more, or None")
         _require(self.token_budget >= 1, "token_budget", self.token_budget, "1 or more")
@@ -170,12 +180,20 @@ class EngineConfig:
         )
         dtypes = ("auto", "float64", "float32", "float16", "bfloat16")
         _require(self.dtype in dtypes, "dtype", self.dtype, f"one of {', '.join(dtypes)}")
+        ways = ("auto", "packed", "expanded")
+        _require(self.weights in ways, "weights", self.weights, f"one of {', '.join(ways)}")
         _require(self.lag in (None, 0, 1), "lag", self.lag, "0, 1 or None")
         _require(
             self.tensor_parallel_size == 1,
             "tensor_parallel_size",
             self.tensor_parallel_size,
             "only 1 is supported",
+        )
+        _require(
+            self.chat_template in ("", *CHAT_TEMPLATES),
+            "chat_template",
+            self.chat_template,
+            f"empty, or one of {', '.join(CHAT_TEMPLATES)}",
         )
 
     @classmethod
@@ -200,8 +218,9 @@ class TurnTokens:
     """The exact ids of one answered turn, so that the next turn appends instead of encoding again.
 
     ``prompt_ids``: everything fed in this turn that the turn before had not fed: the close of the
-    answer before, the new messages, the header of the answer. ``output_ids``: what was sampled,
-    with its end token if one was sampled. ``covered_chars``: how many characters of the answer's
+    answer before, the new messages, the header of the answer; empty if that is not known, because
+    the program ended before the answer did. ``output_ids``: what was sampled, with its end token if
+    one was sampled. ``covered_chars``: how many characters of the answer's
     content the output ids stand for (a stop string may leave a rest that has to be encoded again).
     ``fingerprint``: of the tokenizer and chat template; ids are used only with the same one.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.api.commands import (
     Cancel,
+    CancelQuery,
     Command,
     Continue,
     Disconnect,
@@ -24,7 +25,10 @@ from engine.api.events import (
     RequestUsage,
 )
 
-_SILENT = (Cancel, Disconnect, SetFocus, Shutdown, SubscribePool, UnsubscribePool)
+_SILENT = (
+    *(Cancel, CancelQuery, Disconnect, SetFocus),
+    *(Shutdown, SubscribePool, UnsubscribePool),
+)
 
 
 def ids_of(command: Submit | Continue) -> tuple[str, ...]:

@@ -12,7 +12,12 @@ from engine.models.config import ModelConfig
 
 
 class PagedBackend(ABC):
-    """Attention over ``cache``: all state is in the pool, none is kept by request."""
+    """Attention over ``cache``: all state is in the pool, none is kept by request.
+
+    In a layer with a window what lies before it is masked; its blocks are kept all the same. To
+    free them, layers of one window would need blocks, tables and hashes of their own (a block holds
+    all layers now), and a prefix hit would have to ask for a window's blocks only in those layers.
+    """
 
     name: str
 

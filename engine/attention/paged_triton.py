@@ -24,10 +24,12 @@ from kernels.decode_plan import DecodePlan, plan_decode
 from kernels.launch import PrefillLaunch, prefill_launch, uses_shared_prefix
 from kernels.paged_decode import paged_decode
 from kernels.paged_prefill import paged_prefill, paged_prefill_batch
-from kernels.prefill_tiles import ChunkPlace, tile_list
+from kernels.prefill_tiles import ChunkPlace, most_tiles, tile_list
 from kernels.shared_prefix_decode import shared_prefix_decode
 from kernels.shared_prefix_plan import SharedPlan, plan_shared_prefix_decode
 from kernels.store_kv import store_kv
+
+_CHUNKS = 16
 
 
 class PagedTritonBackend(PagedBackend):
@@ -46,13 +48,24 @@ class PagedTritonBackend(PagedBackend):
         super().__init__(cache, config)
         self._heads = (config.num_heads, config.num_kv_heads, config.head_dim)
         self._deterministic = deterministic
+        # For as many tiles as steps of a few chunks have; others bring their own.
+        most = 2 * self.launch(1).spread + _CHUNKS
+        self._counters = torch.zeros(
+            (most, self._heads[1]), dtype=torch.int32, device=cache.k[0].device
+        )
 
     def launch(self, num_tokens: int) -> PrefillLaunch:
         """How steps with so many prompt tokens are cut; see ``prefill_tiles.Tiling``."""
         num_heads, num_kv_heads, head_dim = self._heads
         pool = self.cache.k[0]
         return prefill_launch(
-            num_tokens, num_heads // num_kv_heads, head_dim, pool.element_size(), pool.device
+            num_tokens,
+            num_heads // num_kv_heads,
+            head_dim,
+            pool.element_size(),
+            pool.device,
+            # Into how many parts keys are cut follows from the other chunks of a step.
+            None if self._deterministic else num_kv_heads,
         )
 
     def tiles(self, chunks: Sequence[TiledChunk], launch: PrefillLaunch) -> NDArray[np.int32]:
@@ -61,13 +74,12 @@ class PagedTritonBackend(PagedBackend):
             ChunkPlace(each.first_row, each.num_tokens, each.start, each.table_offset)
             for each in chunks
         ]
-        tiles: NDArray[np.int32] = tile_list(places, self._heads[0] // self._heads[1], launch.rows)
+        tiles: NDArray[np.int32] = tile_list(places, self._heads[0] // self._heads[1], launch)
         return tiles
 
     def most_tiles(self, num_tokens: int, num_chunks: int, launch: PrefillLaunch) -> int:
-        """Tiles of so many tokens in at most so many chunks: each may end with a part of one."""
-        group = self._heads[0] // self._heads[1]
-        return -(-num_tokens * group // launch.rows) + num_chunks
+        """Tiles of so many tokens in at most so many chunks."""
+        return most_tiles(num_tokens, num_chunks, self._heads[0] // self._heads[1], launch)
 
     def shares(self, sequences: int, prefix_tokens: int) -> bool:
         """Whether reading a beginning that so many sequences share once pays."""
@@ -97,7 +109,7 @@ class PagedTritonBackend(PagedBackend):
             )
         prefills: _Prefills | _TiledPrefills | None = None
         if batch.prefill_tiles is not None:
-            prefills = _TiledPrefills(batch.prefill_tiles)
+            prefills = _TiledPrefills(batch.prefill_tiles, self._counters)
         elif batch.prefills:
             prefills = _Prefills(batch.prefills, self._heads, self.cache)
         return _Step(self, batch, plans, groups, shared, prefills)
@@ -115,8 +127,9 @@ class PagedTritonBackend(PagedBackend):
 class _TiledPrefills:
     """Chunks whose tiles were made on the host along with the step."""
 
-    def __init__(self, tiles: PrefillTiles) -> None:
+    def __init__(self, tiles: PrefillTiles, counters: Tensor) -> None:
         self._tiles = tiles
+        self._counters = counters
 
     def attend(
         self,
@@ -139,6 +152,7 @@ class _TiledPrefills:
             tiles.launch,
             window=window,
             out=out,
+            counters=self._counters if len(tiles.tiles) <= len(self._counters) else None,
         )
 
 
@@ -162,7 +176,7 @@ class _Prefills:
         for span in spans:
             places.append(ChunkPlace(span.first_row, span.num_tokens, span.start, offset))
             offset += len(span.block_table)
-        tiles = torch.from_numpy(tile_list(places, group, self._launch.rows))
+        tiles = torch.from_numpy(tile_list(places, group, self._launch))
         if self._block_ids.is_cuda:  # needs a GPU
             tiles = tiles.pin_memory().to(self._block_ids.device, non_blocking=True)
         self._tiles = tiles

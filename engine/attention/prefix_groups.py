@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -56,16 +55,6 @@ def find_prefix_groups(
     return [group for group in groups if pays(len(group.rows), group.shared_blocks * block_size)]
 
 
-def lay_prefix_groups(groups: Sequence[PrefixGroup], count: int, width: int) -> PrefixGroups:
-    """Groups as tensors on the CPU, padded to ``count`` groups of ``width`` members."""
-    members = np.full((count, width), -1, np.int64)
-    shared = np.zeros(count, np.int64)
-    for place, group in enumerate(groups):
-        members[place, : len(group.rows)] = group.rows
-        shared[place] = group.shared_blocks
-    return PrefixGroups(torch.from_numpy(members), torch.from_numpy(shared))
-
-
 def _split(tables: _Ints, full: _Ints, rows: _Ints, depth: int) -> list[PrefixGroup]:
     """The groups that save the most among rows that agree in their first ``depth`` blocks: all of
     them together, or those of each continuation by themselves.
@@ -79,7 +68,8 @@ def _split(tables: _Ints, full: _Ints, rows: _Ints, depth: int) -> list[PrefixGr
     parts: list[PrefixGroup] = []
     if len(going):
         follow = tables[going, common]
-        for block in np.unique(follow):
+        # Not numpy's unique: its first call imports a package, while answers wait.
+        for block in sorted(set(follow.tolist())):
             parts += _split(tables, full, going[follow == block], common)
     if sum((len(part.rows) - 1) * part.shared_blocks for part in parts) > whole:
         return parts
