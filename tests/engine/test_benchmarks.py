@@ -46,7 +46,8 @@ def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_every_workload_has_its_module() -> None:
     folder = SCRIPT.parent
     assert list(MODULES) == [
-        *("cpu", "seeds", "W1", "W2", "W3", "decode", "prefill", "kernels", "gui-tax")
+        *("cpu", "seeds", "W1", "W2", "W3", "decode", "prefill", "kernels", "quantized", "gui-tax"),
+        "suite",
     ]
     assert all((folder / f"{module}.py").is_file() for module in MODULES.values())
 

@@ -144,7 +144,7 @@ def requests_do_not_take_each_others_blocks_for_ever() -> None:
     Fault(
         Scheduler,
         "_prefill_budget",
-        "min(budget, max(in_time, self.manager.block_size))",
+        "min(budget, max(in_time, self._least_prefill))",
         "budget",
     ),
 )

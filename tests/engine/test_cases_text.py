@@ -172,7 +172,7 @@ def history_is_what_was_fed_and_sampled() -> None:
     Fault(
         ContentGuard,
         "escape",
-        "self._texts.sub(lambda match: self._code_of[match[0]], content)",
+        "self._texts.replace(content, self._code_of.__getitem__)",
         "content",
     ),
 )

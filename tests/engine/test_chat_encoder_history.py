@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api.params import ChatMessage
+from engine.api.params import ChatMessage, TurnTokens
 from engine.chat_encoder import ChatEncoder
 from engine.chat_template import ChatTemplate
 from engine.tokenizer import Tokenizer
@@ -318,3 +318,19 @@ def test_continuing_an_answer_without_ids_encodes_its_text() -> None:
     assert END_ID not in text
     assert going_on.token_ids == [*first.token_ids, *text]
     assert going_on.answer_chars == len("<|im_end|>hello")
+
+
+def test_an_answer_that_a_crash_cut_goes_on_from_the_ids_whose_text_came() -> None:
+    encoder = tiny_encoder()
+    first = encoder.encode([user("q")])
+    # The last character's bytes had not all come, so its text was held back.
+    ids = [*byte_ids("hel缓".encode()), *byte_ids("存".encode()[:2])]
+    turn = TurnTokens((), tuple(ids), 4, tiny_tokenizer().fingerprint)
+    messages = [user("q"), ChatMessage("assistant", "hel缓", turn)]
+    going_on = encoder.encode(messages, continue_answer=True)
+    assert going_on.token_ids == [*first.token_ids, *ids[:-2]]
+    assert (going_on.answer_chars, going_on.reencoded_tokens) == (4, 0)
+    # As an earlier turn too.
+    second = encoder.encode([*messages, user("r")])
+    assert second.token_ids[: second.turn_start] == [*first.token_ids, *ids[:-2]]
+    assert second.reencoded_tokens == 0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.api.errors import ChatTemplateError, ModelFileError
-from engine.chat_template import TIME_LIMIT_S, ChatTemplate
+from engine.chat_template import ChatTemplate
+from engine.template_files import has_template
+from engine.template_sandbox import TIME_LIMIT_S
 from tests.helpers.starter import starter_files
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -119,24 +123,89 @@ def test_a_template_that_would_fill_the_memory_is_stopped(source: str) -> None:
     assert time.monotonic() - start < 5.0
 
 
-def test_a_template_file_goes_before_the_configs_entry(tmp_path: Path) -> None:
-    config = tmp_path / "tokenizer_config.json"
-    config.write_text('{"chat_template": "config", "bos_token": {"content": "<s>"}}')
-    assert ChatTemplate.from_folder(tmp_path).render([], add_generation_prompt=True) == "config"
-    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}file")
-    assert ChatTemplate.from_folder(tmp_path).render([], add_generation_prompt=True) == "<s>file"
+JINJA, CONFIG, JSON = "chat_template.jinja", "tokenizer_config.json", "chat_template.json"
+PLACES = {
+    "jinja": {JINJA: "{{ bos_token }}jinja"},
+    "config": {CONFIG: {"chat_template": "{{ bos_token }}config"}},
+    "json": {JSON: {"chat_template": "{{ bos_token }}json"}},
+    "named": {
+        CONFIG: {
+            "chat_template": [
+                {"name": "rag", "template": "rag"},
+                {"name": "default", "template": "{{ bos_token }}named"},
+            ]
+        }
+    },
+}
 
 
-def test_of_several_named_templates_the_default_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(
-        '{"chat_template": [{"name": "rag", "template": "a"},'
-        ' {"name": "default", "template": "b"}]}'
-    )
-    assert ChatTemplate.from_folder(tmp_path).render([], add_generation_prompt=True) == "b"
+def put(folder: Path, files: dict[str, Any]) -> Path:
+    """A folder with these files and a first token."""
+    config = {"bos_token": {"content": "<s>"}, **files.get(CONFIG, {})}
+    for name, content in {**files, CONFIG: config}.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def rendered(folder: Path) -> str:
+    template = ChatTemplate.from_folder(folder)
+    assert template is not None
+    return template.render([], add_generation_prompt=True)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_template_is_found_wherever_a_model_keeps_it(place: str, tmp_path: Path) -> None:
+    put(tmp_path, PLACES[place])
+    assert rendered(tmp_path) == f"<s>{place}"
+    assert has_template(tmp_path)
+
+
+def test_the_file_goes_before_the_config_and_that_before_the_json(tmp_path: Path) -> None:
+    put(tmp_path, {**PLACES["json"], **PLACES["config"], **PLACES["jinja"]})
+    assert rendered(tmp_path) == "<s>jinja"
+    (tmp_path / JINJA).unlink()
+    assert rendered(tmp_path) == "<s>config"
+    put(tmp_path, {})
+    assert rendered(tmp_path) == "<s>json"
+
+
+@pytest.mark.parametrize(
+    "entry", [None, "", [], [{"name": "rag", "template": "a"}], ["default"]], ids=repr
+)
+def test_an_entry_without_a_template_is_none(entry: object, tmp_path: Path) -> None:
+    put(tmp_path, {CONFIG: {"chat_template": entry}})
+    assert ChatTemplate.from_folder(tmp_path) is None
+
+
+@pytest.mark.parametrize("entry", [5, {"a": "b"}, [{"name": "default", "template": 5}]], ids=repr)
+def test_an_entry_that_is_no_text_is_an_error_of_the_template(
+    entry: object, tmp_path: Path
+) -> None:
+    put(tmp_path, {CONFIG: {"chat_template": entry}})
+    with pytest.raises(ChatTemplateError, match="is no text but"):
+        ChatTemplate.from_folder(tmp_path)
+
+
+def test_a_template_of_millions_of_characters_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, {JINJA: "x" * 1_000_001})
+    with pytest.raises(ChatTemplateError, match="has 1,000,001 characters; 1,000,000 are"):
+        ChatTemplate.from_folder(tmp_path)
+    with (tmp_path / JINJA).open("wb") as file:
+        file.truncate(1 << 40)  # a hole: reading it would take a terabyte
+    with pytest.raises(ChatTemplateError, match="has 1,099,511,627,776 characters"):
+        ChatTemplate.from_folder(tmp_path)
+
+
+def test_a_template_file_that_is_no_text_names_the_byte(tmp_path: Path) -> None:
+    (tmp_path / JINJA).write_bytes(b"abc\xff")
+    with pytest.raises(ModelFileError, match=r"chat_template\.jinja is damaged: byte 3 is no text"):
+        ChatTemplate.from_folder(tmp_path)
 
 
 def test_a_model_without_a_template_has_none(tmp_path: Path) -> None:
     assert ChatTemplate.from_folder(tmp_path) is None
+    assert not has_template(tmp_path)
 
 
 def test_a_damaged_config_is_a_model_error(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_unknown_weight_is_named() -> None:
     ("change", "named"),
     [
         ({"architecture": "MambaForCausalLM"}, "MambaForCausalLM"),
-        ({"rope_scaling": (("rope_type", "longrope"), ("factor", 4.0))}, "rope_type longrope"),
+        ({"rope_scaling": (("rope_type", "dynamic"), ("factor", 4.0))}, "rope_type dynamic"),
         ({"activation": "relu"}, "activation relu"),
     ],
 )

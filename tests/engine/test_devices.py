@@ -7,10 +7,11 @@ import importlib.util
 import pytest
 import torch
 
-from engine import devices
-from engine.api.errors import DeviceError, NotSupportedYetError
+from engine import devices, triton_probe
+from engine.api.errors import DeviceError, NotSupportedYetError, unexpected
 from engine.api.params import EngineConfig
 from engine.devices import (
+    GPU_LEAST_PREFILL_TOKENS,
     GPU_PREFILL_TIME_MS,
     choose_backend,
     resolve_device,
@@ -46,7 +47,7 @@ def test_a_gpu_by_its_name() -> None:
 @pytest.mark.usefixtures("no_gpu")
 def test_without_a_gpu() -> None:
     assert resolve_device("auto") == CPU
-    with pytest.raises(DeviceError, match="'cuda:1' was asked for, but torch sees no CUDA device"):
+    with pytest.raises(DeviceError, match="'cuda:1' was asked for, but there is no"):
         resolve_device("cuda:1")
 
 
@@ -79,12 +80,14 @@ def test_defaults_of_a_device_fill_in_what_was_left_open() -> None:
     open_ = EngineConfig()
     on_gpu = with_device_defaults(open_, CUDA, "paged_triton")
     assert (on_gpu.lag, on_gpu.prefill_time_budget_ms) == (1, GPU_PREFILL_TIME_MS)
+    assert on_gpu.least_prefill_tokens == GPU_LEAST_PREFILL_TOKENS
     # Other backends wait for the device in every layer: a step in flight would gain nothing.
     assert with_device_defaults(open_, CUDA, "dense").lag == 0
     on_cpu = with_device_defaults(open_, CPU, "paged_reference")
     assert (on_cpu.lag, on_cpu.prefill_time_budget_ms) == (0, None)
+    assert on_cpu.least_prefill_tokens is None
     assert with_device_defaults(open_, CPU, "paged_triton").lag == 0
-    asked = EngineConfig(lag=0, prefill_time_budget_ms=9.0)
+    asked = EngineConfig(lag=0, prefill_time_budget_ms=9.0, least_prefill_tokens=64)
     assert with_device_defaults(asked, CUDA, "paged_triton") == asked
 
 
@@ -93,7 +96,12 @@ def test_triton_is_chosen_where_nothing_is_in_its_way(monkeypatch: pytest.Monkey
     for name in ("auto", "paged_triton"):
         assert choose_backend(name, CUDA) == ("paged_triton", "Triton kernels on the GPU")
     monkeypatch.setattr(devices, "triton_obstacle", lambda _device: "no compiler")
-    assert choose_backend("auto", CUDA) == ("paged_reference", "no compiler")
+    backend, why = choose_backend("auto", CUDA)
+    assert backend == "paged_reference"
+    assert why == (
+        "no compiler; plain torch operations compute instead, which is several times slower"
+    )
+    assert choose_backend("auto", CPU) == ("paged_reference", "no compiler")
     with pytest.raises(DeviceError, match="paged_triton cannot run here: no compiler"):
         choose_backend("paged_triton", CUDA)
 
@@ -142,4 +150,23 @@ def test_what_the_compiler_says_is_told_in_one_line(probe) -> None:
 def test_triton_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert triton_obstacle.__wrapped__(CUDA) == "Triton is not installed"
-    assert triton_obstacle(CPU) == "there is no CUDA device"
+    monkeypatch.setattr(triton_probe, "cuda_obstacle", lambda: "there is no NVIDIA driver")
+    assert triton_obstacle.__wrapped__(CPU) == "there is no NVIDIA driver"
+    monkeypatch.setattr(triton_probe, "cuda_obstacle", lambda: "")
+    assert triton_obstacle.__wrapped__(CPU) == "the model runs on the CPU"
+
+
+# --- an installation that is broken ---
+
+
+def test_a_library_that_cannot_be_loaded_is_no_fault_of_the_code() -> None:
+    error = unexpected(ImportError("libtorch_cpu.so: cannot open shared object file."))
+    assert error.code == "broken_installation"
+    assert error.message == (
+        "A library of the engine cannot be loaded: libtorch_cpu.so: cannot open shared object file."
+    )
+    assert "install it again" in error.action
+    on_windows = OSError("The specified module could not be found: c10.dll")
+    assert unexpected(on_windows).code == "internal"
+    on_windows.winerror = 126  # type: ignore[attr-defined]
+    assert unexpected(on_windows).code == "broken_installation"

@@ -45,6 +45,22 @@ def test_engine_machine(record_property):
 
 
 @pytest.mark.parametrize("lag", [0, 1])
+def test_an_answer_that_shares_its_last_block_alone_in_a_full_pool_begins_anew(lag):
+    """Four answers of one prompt, for one of which the pool has room: the first fills and publishes
+    the last block of the prompt, which the second one takes over and has to copy.
+    """
+    setup = Setup(8, 7, 1, 2, 0.0, 10_000, True, 100.0, lag)
+    storm = Storm(setup, IntegerSubject(setup))
+    for _ in range(46):
+        storm.act(Operation("submit", 0, 0, 0))
+    for operation in (("fail", 0, 0, 0), ("step", 0, 0, 0), ("submit", 172, 91, 174)):
+        storm.act(Operation(*operation))
+    storm.finish()
+    # Each got as far as the pool goes; none was refused.
+    assert storm.seen["lengthpool"] == 4
+
+
+@pytest.mark.parametrize("lag", [0, 1])
 def test_random_storms(lag, record_property):
     operations, seed = 0, 0
     seen: Counter[str] = Counter()

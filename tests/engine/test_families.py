@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import torch
 
 from engine.model_runner import ModelRunner, build_runner
 from tests.helpers.reference import logit_error, reference_greedy
@@ -16,7 +14,9 @@ from tests.helpers.runner_driver import RunnerDriver
 from tests.helpers.tiny_model import TinyModel, tiny_model
 from tests.helpers.torch_engine import torch_engine
 
-NEW_TOKENS = 48
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+NEW_TOKENS = 64
 BLOCK_SIZE = 8
 NUM_BLOCKS = 96
 LENGTHS = (1, 16, 17, 50)
@@ -24,14 +24,33 @@ LENGTHS = (1, 16, 17, 50)
 
 @dataclass(frozen=True)
 class Case:
+    """``lengths``: of the prompts, in tokens."""
+
     architecture: str
     entries: dict[str, Any] = field(default_factory=dict)
+    lengths: tuple[int, ...] = LENGTHS
 
 
 def rope(rope_type: str, **values: float) -> dict[str, Any]:
-    """Scaled from 16 positions; the answers go on to more than 90."""
+    """Scaled from 16 positions; the answers go on to more than 110."""
     values = {"rope_theta": 1e4, "original_max_position_embeddings": 16, **values}
     return {"rope_parameters": {"rope_type": rope_type, **values}}
+
+
+def longrope(length: int, **values: Any) -> dict[str, Any]:
+    """Of heads of 16 that are rotated by three quarters, trained on ``length`` positions."""
+    factors = {
+        "short_factor": [1.0, 1.0, 1.125, 1.25, 1.375, 1.5],
+        "long_factor": [1.0, 1.5, 3.0, 5.5, 9.0, 14.0],
+    }
+    scaling = {"type": "longrope", **factors, **values}
+    return {
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "partial_rotary_factor": 0.75,
+        "rope_scaling": scaling,
+        "original_max_position_embeddings": length,
+    }
 
 
 CASES = {
@@ -85,6 +104,29 @@ CASES = {
         },
     ),
     "qwen3 biased": Case("Qwen3ForCausalLM", {"head_dim": 8, "attention_bias": True}),
+    "smollm3": Case("SmolLM3ForCausalLM", {"num_hidden_layers": 5, "no_rope_layer_interval": 2}),
+    "smollm3 listed, biased": Case(
+        "SmolLM3ForCausalLM",
+        {"no_rope_layers": [0, 1, 1], "attention_bias": True, "mlp_bias": True},
+    ),
+    "smollm3 windows": Case(
+        "SmolLM3ForCausalLM",
+        {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": 11},
+    ),
+    "smollm3 yarn": Case(
+        "SmolLM3ForCausalLM",
+        {"no_rope_layer_interval": 3, "head_dim": 16, **rope("yarn", factor=32.0)},
+    ),
+    "phi3": Case("Phi3ForCausalLM"),
+    "phi3 window": Case("Phi3ForCausalLM", {"sliding_window": 11, "tie_word_embeddings": True}),
+    "phi3 partial": Case(
+        "Phi3ForCausalLM",
+        {"num_attention_heads": 3, "num_key_value_heads": 1, "partial_rotary_factor": 0.5},
+    ),
+    "phi3 longrope short": Case("Phi3ForCausalLM", longrope(512, factor=2.0)),
+    "phi3 longrope long": Case(
+        "Phi3ForCausalLM", longrope(16, attention_factor=1.1), (17, 18, 33, 50)
+    ),
     "gemma3": Case(
         "Gemma3ForCausalLM",
         {
@@ -107,21 +149,12 @@ class Judged:
     expected: list[list[int]]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two threads wait for each other far longer than such small products take."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module", params=CASES)
 def judged(request: pytest.FixtureRequest) -> Judged:
     case = CASES[request.param]
     model = tiny_model(case.architecture, seed=3, **case.entries)
     draw = random.Random(5)
-    prompts = [[draw.randrange(3, 320) for _ in range(length)] for length in LENGTHS]
+    prompts = [[draw.randrange(3, 320) for _ in range(length)] for length in case.lengths]
     expected = [reference_greedy(model.reference, prompt, NEW_TOKENS) for prompt in prompts]
     assert len({token for answer in expected for token in answer}) > 50, "the answers say little"
     return Judged(model, prompts, expected)
@@ -177,8 +210,11 @@ def test_logits(judged: Judged) -> None:
     assert error <= 1e-4
 
 
-@pytest.mark.parametrize("name", ["mistral window", "qwen3 windows by layer", "gemma3"])
-def test_windows_through_the_triton_kernels(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["mistral window", "qwen3 windows by layer", "gemma3", "smollm3 windows", "phi3 longrope long"],
+)
+def test_what_differs_by_layer_or_head_through_the_triton_kernels(name: str) -> None:
     """A few tokens only: Triton's interpreter is slow."""
     pytest.importorskip("triton")
     from engine.attention.paged_triton import PagedTritonBackend

@@ -6,10 +6,9 @@ times with a MemoryError there: before the place has done anything, and after it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-import torch
 
 import engine.model_runner
 from engine.answer import Answer
@@ -201,14 +200,6 @@ def test_books(place, lag, monkeypatch):
     for at in range(1, count + 1):
         for late in (False, True):
             play(monkeypatch, IntegerSubject, place, Injector(at, late), lag)
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("one_thread")

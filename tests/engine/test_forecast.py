@@ -65,6 +65,7 @@ def test_a_long_message_costs_both_in_their_order(talk: Talk) -> None:
     answer(talk, "new", NEW)
     reply = forecast(talk, "d" * 400, "f")
     assert reply.evicted_conversation_ids == ("c-old", "c-new")
+    assert len(set(reply.evicted_block_ids)) == reply.blocks_evicted
 
 
 def test_what_the_message_itself_begins_with_is_spared(talk: Talk) -> None:

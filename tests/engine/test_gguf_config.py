@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.api.errors import ModelFileError, UnsupportedModelError
-from engine.loading.gguf_config import hf_config
+from engine.loading.gguf_config import DIVISORS_TENSOR, hf_config
 from tests.helpers.tiny_gguf import HEADS, HIDDEN, KV_HEADS, LAYERS
 
 HEAD_DIM = HIDDEN // HEADS
@@ -27,7 +27,9 @@ def config(architecture: str = "llama", divisors: tuple[float, ...] = (), **entr
         **{key.replace("__", "."): value for key, value in entries.items()},
     }
     metadata = {f"{architecture}.{key}": value for key, value in values.items()}
-    return hf_config({"general.architecture": architecture, **metadata}, (), divisors)
+    return hf_config(
+        {"general.architecture": architecture, **metadata}, (), {DIVISORS_TENSOR: divisors}
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from engine.api.errors import ModelFileError, UnsupportedModelError
+from engine.loading.gguf_config import DIVISORS_TENSOR, LONG_TENSOR, SHORT_TENSOR
 from engine.loading.model_folder import LoadedFiles, open_model
 from engine.models.rotary import frequencies
 from tests.helpers.family_gguf import VOCAB_SIZE, write_gguf
@@ -59,6 +60,19 @@ FAMILIES: dict[str, Family] = {
             "rope__scaling__factor": 4.0,
             "rope__scaling__original_context_length": 128,
         },
+    ),
+    "smollm3": (
+        "SmolLM3ForCausalLM",
+        "smollm3",
+        {"num_hidden_layers": 4, "tie_word_embeddings": True},
+        {},
+    ),
+    "phi3": ("Phi3ForCausalLM", "phi3", {"original_max_position_embeddings": 512}, {}),
+    "phi3 window": (
+        "Phi3ForCausalLM",
+        "phi3",
+        {"sliding_window": 9, "tie_word_embeddings": True},
+        {"attention__sliding_window": 9},
     ),
     "gemma3": (
         "Gemma3ForCausalLM",
@@ -119,16 +133,70 @@ def test_llama_3_as_divisors_of_the_frequencies(tmp_path: Path) -> None:
         between = 1 / ((1 - smooth) / 8.0 + smooth)
         divisors.append(1.0 if wavelength < 16 else 8.0 if wavelength > 64 else between)
     assert len(set(divisors)) > 3
-    files = opened(model, "llama", tmp_path, divisors=divisors)
+    files = opened(model, "llama", tmp_path, rope_factors={DIVISORS_TENSOR: divisors})
     found = frequencies(files.config).inv_freq
     theirs = model.reference.model.rotary_emb.inv_freq.double()
     assert torch.allclose(found, theirs, rtol=3e-7, atol=0.0)
     assert "rope_freqs.weight" not in dict(files.weights())
 
 
+LISTS = {SHORT_TENSOR: [1.0, 1.5, 2.0], LONG_TENSOR: [1.0, 4.0, 32.0]}
+
+
+def partial_phi() -> TinyModel:
+    """Heads of 8 that are rotated by three quarters."""
+    scaling = {
+        "type": "longrope",
+        "short_factor": LISTS[SHORT_TENSOR],
+        "long_factor": LISTS[LONG_TENSOR],
+    }
+    return tiny_model(
+        "Phi3ForCausalLM",
+        vocab_size=VOCAB_SIZE,
+        partial_rotary_factor=0.75,
+        rope_scaling=scaling,
+        original_max_position_embeddings=64,
+    )
+
+
+def test_phi_4s_lists_of_factors_and_its_partial_rotation(tmp_path: Path) -> None:
+    model = partial_phi()
+    sharper = math.sqrt(1 + math.log(512 / 64) / math.log(64))
+    files = opened(
+        model,
+        "phi3",
+        tmp_path,
+        rope_factors=LISTS,
+        rope__dimension_count=6,
+        rope__scaling__original_context_length=64,
+        rope__scaling__attn_factor=sharper,
+    )
+    assert (files.config.rotary_dim, model.config.rotary_dim) == (6, 6)
+    for length in (64, 65, None):
+        ours, theirs = frequencies(files.config, length), frequencies(model.config, length)
+        assert torch.equal(ours.inv_freq, theirs.inv_freq)
+        assert ours.scale == pytest.approx(theirs.scale)
+    assert not {*LISTS} & {*dict(files.weights())}
+
+
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [
+        ({LONG_TENSOR: [1.0] * 3}, "longrope without short_factor"),
+        ({**LISTS, SHORT_TENSOR: [1.0] * 4}, r"each of 3 rotary frequencies.*short_factor"),
+    ],
+)
+def test_lists_of_factors_that_do_not_fit_are_named(
+    factors: dict[str, list[float]], said: str, tmp_path: Path
+) -> None:
+    extra = {"rope__dimension_count": 6, "rope__scaling__original_context_length": 64}
+    with pytest.raises(ModelFileError, match=said):
+        opened(partial_phi(), "phi3", tmp_path, rope_factors=factors, **extra)
+
+
 def test_divisors_of_another_length_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="each of 4 rotary frequencies"):
-        opened(make("llama"), "llama", tmp_path, divisors=[1.0] * 3)
+        opened(make("llama"), "llama", tmp_path, rope_factors={DIVISORS_TENSOR: [1.0] * 3})
 
 
 def test_gemma_says_where_its_windows_are(tmp_path: Path) -> None:

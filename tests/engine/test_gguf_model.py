@@ -140,6 +140,13 @@ def test_a_foreign_file_is_named_as_such(tmp_path: Path) -> None:
     assert nothing_left(tmp_path / "models")
 
 
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    path = tmp_path / "nothing.gguf"
+    path.touch()
+    with pytest.raises(ModelFileError, match=r"nothing\.gguf is not a GGUF file: it is empty"):
+        open_model(path, tmp_path / "models")
+
+
 def test_an_empty_file_is_a_foreign_file(tmp_path: Path) -> None:
     path = tmp_path / "empty.gguf"
     path.touch()
@@ -188,7 +195,7 @@ def test_an_unknown_architecture_is_named_beside_the_known(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("kind", "pre"), [("llama", "default"), ("gpt2", "never-heard-of"), ("bert", "smollm")]
+    ("kind", "pre"), [("rwkv", "default"), ("gpt2", "never-heard-of"), ("bert", "smollm")]
 )
 def test_an_unknown_tokenizer_is_named_beside_the_known(
     kind: str, pre: str, tmp_path: Path
@@ -318,11 +325,11 @@ def test_of_two_that_expand_at_once_the_first_stays(
     publish = gguf_model._publish
     others: list[Path] = []
 
-    def publish_after_another(partial: Path, folder: Path, source: Any) -> None:
+    def publish_after_another(partial: Path, folder: Path, source: Any, weights: bool) -> None:
         shutil.copytree(partial, folder)
         (folder / "first").touch()
         others.append(folder)
-        publish(partial, folder, source)
+        publish(partial, folder, source, weights)
 
     monkeypatch.setattr(gguf_model, "_publish", publish_after_another)
     opened = open_model(path, tmp_path / "models")

@@ -23,6 +23,8 @@ def metadata(pre: str = "smollm", **changed: Any) -> dict[str, Any]:
         ("gpt-2", ["a", "Ġb", "Ġ1234"]),
         ("llama-bpe", ["a", "Ġb", "Ġ", "123", "4"]),
         ("qwen2", ["a", "Ġb", "Ġ", "1", "2", "3", "4"]),
+        ("gpt-4o", ["a", "Ġb", "Ġ", "123", "4"]),
+        ("tekken", ["a", "Ġb", "Ġ", "1", "2", "3", "4"]),
     ],
 )
 def test_each_kind_cuts_text_in_its_own_way(pre: str, words: list[str]) -> None:
@@ -31,7 +33,21 @@ def test_each_kind_cuts_text_in_its_own_way(pre: str, words: list[str]) -> None:
     assert found == words
 
 
-@pytest.mark.parametrize("pre", ["smollm", "gpt-2", "llama3", "qwen2"])
+@pytest.mark.parametrize(
+    ("pre", "words"),
+    [
+        ("gpt-4o", ["camel", "Case", "ĠHTMLIt's", "ĠÃľber", "Ġa", "//Ċ"]),
+        ("tekken", ["camel", "Case", "ĠHTMLIt", "'s", "ĠÃľber", "Ġa", "//Ċ"]),
+        ("smaug-bpe", ["camelCase", "ĠHTMLIt", "'s", "ĠÃľber", "Ġa", "//Ċ"]),
+    ],
+)
+def test_newer_kinds_cut_where_capitals_begin(pre: str, words: list[str]) -> None:
+    tokenizer = build_tokenizer(metadata(pre))
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str("camelCase HTMLIt's Über a//\n")
+    assert [word for word, _ in cut] == words
+
+
+@pytest.mark.parametrize("pre", ["smollm", "gpt-2", "llama3", "qwen2", "gpt-4o", "tekken"])
 def test_text_comes_back_as_it_went_in(pre: str) -> None:
     tokenizer = build_tokenizer(metadata(pre))
     text = "hello wörld  12345\n…"
@@ -80,13 +96,15 @@ def test_what_does_not_fit_together_is_named(changed: dict[str, Any], said: str)
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"model": "llama"}, "kind llama, smollm"),
+        ({"model": "bert"}, "kind bert, smollm"),
         ({"pre": "falcon"}, "kind gpt2, falcon"),
         ({"model": "", "pre": ""}, "kind unknown, unnamed"),
     ],
 )
 def test_other_kinds_are_refused_by_name(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(UnsupportedModelError, match=rf"{said}\..*gpt-2, llama-bpe, llama3, qwen2"):
+    with pytest.raises(
+        UnsupportedModelError, match=rf"{said}\..*SentencePiece.*gpt-2.*llama3, qwen2"
+    ):
         build_tokenizer(metadata(**changed))
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from engine.api.errors import EngineError, ModelFileError, UnsupportedModelError
+from engine.api.errors import EngineError
 from engine.models.config import ModelConfig
 from engine.models.families import FAMILIES
 from engine.models.hf_config import config_from_hf
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 100,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 7,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-}
+from engine.models.rotary import frequencies
+from tests.helpers.config_entries import SIZES, config_of
 
 # What a config.json of each family may hold besides sizes, and what makes no difference to answers.
 WITHOUT_EFFECT = {
     "attention_dropout",
+    "embd_pdrop",
+    "resid_pdrop",
     "initializer_range",
     "pad_token_id",
     "pretraining_tp",
@@ -46,7 +41,10 @@ CHANGED: dict[str, Any] = {
     "max_position_embeddings": 512,
     "max_window_layers": 1,
     "mlp_bias": True,
+    "no_rope_layer_interval": 2,
+    "no_rope_layers": [0] + [1] * 6,
     "num_attention_heads": 8,
+    "original_max_position_embeddings": 2048,
     "num_hidden_layers": 8,
     "num_key_value_heads": 1,
     "query_pre_attn_scalar": 99,
@@ -58,11 +56,6 @@ CHANGED: dict[str, Any] = {
     "use_sliding_window": True,
     "vocab_size": 99,
 }
-
-
-def config_of(architecture: str, **entries: Any) -> ModelConfig:
-    values = {"architectures": [architecture], **SIZES, **entries}
-    return config_from_hf(values, default_name="tiny")
 
 
 def class_entries(architecture: str) -> set[str]:
@@ -81,6 +74,11 @@ def test_every_entry_has_its_effect_or_is_refused(architecture: str) -> None:
     basis: dict[str, Any] = {}
     if "Qwen" in architecture:
         basis = {"use_sliding_window": True, "max_window_layers": 3}
+    elif "SmolLM3" in architecture:
+        basis = {"use_sliding_window": True, "sliding_window": 4, "no_rope_layer_interval": 3}
+    elif "Phi3" in architecture:
+        lists = {"long_factor": [2.0] * 8, "short_factor": [1.0] * 8}
+        basis = {"rope_scaling": {"type": "longrope", **lists}}
     plain = config_of(architecture, **basis)
     for entry in sorted(class_entries(architecture) - WITHOUT_EFFECT):
         changed = CHANGED[entry]
@@ -175,141 +173,14 @@ def test_gemma_3_270m() -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "entries", "named"),
-    [
-        ("LlamaForCausalLM", {"sliding_window": 9}, "sliding_window"),
-        ("MistralForCausalLM", {"attention_bias": True}, "attention_bias"),
-        ("Qwen2ForCausalLM", {"num_experts": 8}, "num_experts"),
-        ("Qwen3ForCausalLM", {"mlp_bias": True}, "mlp_bias"),
-        ("LlamaForCausalLM", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
-        ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
-        ("LlamaForCausalLM", {"num_local_experts": 8}, "num_local_experts"),
-        ("LlamaForCausalLM", {"logit_scale": 0.5}, "logit_scale"),
-        ("LlamaForCausalLM", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
-        ("LlamaForCausalLM", {"query_pre_attn_scalar": 5}, "query_pre_attn_scalar"),
-        ("LlamaForCausalLM", {"hidden_act": "relu2"}, "activation relu2"),
-        ("Qwen2ForCausalLM", {"layer_types": ["linear_attention"] * 7}, "linear_attention"),
-        (
-            "MistralForCausalLM",
-            {"layer_types": ["full_attention", "sliding_attention"] + ["full_attention"] * 5},
-            "layer_types",
-        ),
-        ("Gemma3ForCausalLM", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
-        ("Qwen3ForCausalLM", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "dynamic"),
-        ("Qwen3ForCausalLM", {"rope_scaling": {"type": "longrope"}}, "longrope"),
-        (
-            "Qwen2ForCausalLM",
-            {"rope_scaling": {"type": "yarn", "factor": 2.0, "mrope_section": [1, 2]}},
-            "mrope_section",
-        ),
-        (
-            "LlamaForCausalLM",
-            {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}},
-            "rotation that differs between layers",
-        ),
-        (
-            "Gemma3ForCausalLM",
-            {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
-            "a scaled rotation in layers with a window",
-        ),
-        (
-            "LlamaForCausalLM",
-            {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25}},
-            "rotation of a part of each head",
-        ),
-    ],
-)
-def test_what_is_not_computed_is_refused_by_name(
-    architecture: str, entries: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(UnsupportedModelError, match=named):
-        config_of(architecture, **entries)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "entries", "named"),
-    [
-        ("MistralForCausalLM", {"sliding_window": 0}, "sliding_window"),
-        ("MistralForCausalLM", {"sliding_window": "wide"}, "sliding_window"),
-        ("Qwen3ForCausalLM", {"layer_types": ["full_attention"]}, "layer_types"),
-        ("Qwen3ForCausalLM", {"layer_types": ["sliding_attention"] * 7}, "no window"),
-        ("Qwen3ForCausalLM", {"head_dim": 33}, "33"),
-        ("LlamaForCausalLM", {"rope_scaling": {"type": "linear"}}, "without factor"),
-        ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": "x"}}, "factor = 'x'"),
-        ("LlamaForCausalLM", {"rope_scaling": {"type": "linear", "factor": 0}}, "factor = 0"),
-        (
-            "LlamaForCausalLM",
-            {
-                "rope_scaling": {
-                    "type": "llama3",
-                    "factor": 8.0,
-                    "low_freq_factor": 4.0,
-                    "high_freq_factor": 4.0,
-                }
-            },
-            "high_freq_factor",
-        ),
-        (
-            "Qwen3ForCausalLM",
-            {"rope_scaling": {"type": "yarn", "factor": 2.0, "truncate": 1}},
-            "truncate",
-        ),
-        ("LlamaForCausalLM", {"rope_scaling": ["linear"]}, r"\['linear'\] for the rotary"),
-        (
-            "Gemma3ForCausalLM",
-            {"rope_parameters": {"full_attention": {}, "sliding_attention": [1]}},
-            "no parameters for the rotary",
-        ),
-        (
-            "LlamaForCausalLM",
-            {"head_dim": 32, "rope_scaling": {"type": "divisors", "divisors": [1.0] * 7}},
-            "each of 16 rotary frequencies",
-        ),
-        (
-            "LlamaForCausalLM",
-            {"head_dim": 4, "rope_scaling": {"type": "divisors", "divisors": [1.0, 0.0]}},
-            r"divisors = 0\.0",
-        ),
-        (
-            "Qwen3ForCausalLM",
-            {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": -1},
-            "max_window_layers = -1",
-        ),
-        (
-            "Gemma3ForCausalLM",
-            {"sliding_window": 8, "sliding_window_pattern": "six"},
-            "sliding_window_pattern = 'six'",
-        ),
-    ],
-)
-def test_entries_that_make_no_sense_are_named(
-    architecture: str, entries: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(ModelFileError, match=named):
-        config_of(architecture, **entries)
-
-
-def test_entries_without_effect_are_no_reason_to_refuse() -> None:
-    harmless = {
-        "attention_dropout": 0.1,
-        "pretraining_tp": 2,
-        "rope_interleaved": False,
-        "logit_scale": 1,
-        "num_experts": 0,
-        "torch_dtype": "bfloat16",
-        "transformers_version": "4.51.0",
-        "rope_scaling": {"type": "yarn", "factor": 2.0, "finetuned": True},
-    }
-    assert config_of("LlamaForCausalLM", **harmless).rope_scaling[0] == ("rope_type", "yarn")
-
-
-@pytest.mark.parametrize(
     ("architecture", "entries"),
     [
         ("Qwen2ForCausalLM", {"use_sliding_window": True, "max_window_layers": 3}),
         ("Qwen3ForCausalLM", {"use_sliding_window": True, "max_window_layers": 0}),
         ("Gemma3ForCausalLM", {}),
         ("Gemma3ForCausalLM", {"sliding_window_pattern": 3}),
+        ("SmolLM3ForCausalLM", {"use_sliding_window": True, "no_rope_layer_interval": 3}),
+        ("SmolLM3ForCausalLM", {"use_sliding_window": True, "no_rope_layers": [1, 0, 1, 1] * 2}),
     ],
 )
 def test_layers_with_a_window_are_those_of_transformers(
@@ -321,6 +192,73 @@ def test_layers_with_a_window_are_those_of_transformers(
     theirs = getattr(transformers, architecture).config_class(**SIZES, **entries)
     kinds = [5 if kind == "sliding_attention" else None for kind in theirs.layer_types]
     assert config_of(architecture, **entries).layer_windows == tuple(kinds)
+
+
+def test_phi_4_mini() -> None:
+    factors = {"long_factor": [float(i + 1) for i in range(48)], "short_factor": [1.0] * 48}
+    config = config_from_hf(
+        {
+            "architectures": ["Phi3ForCausalLM"],
+            "attention_bias": False,
+            "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"},
+            "embd_pdrop": 0.0,
+            "full_attn_mod": 1,
+            "hidden_act": "silu",
+            "hidden_size": 3072,
+            "intermediate_size": 8192,
+            "interpolate_factor": 1,
+            "lm_head_bias": False,
+            "max_position_embeddings": 131072,
+            "mlp_bias": False,
+            "num_attention_heads": 24,
+            "num_hidden_layers": 32,
+            "num_key_value_heads": 8,
+            "original_max_position_embeddings": 4096,
+            "partial_rotary_factor": 0.75,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": {**factors, "type": "longrope"},
+            "rope_theta": 10000.0,
+            "sliding_window": 262144,
+            "tie_word_embeddings": True,
+            "vocab_size": 200064,
+        }
+    )
+    assert (config.head_dim, config.rotary_dim, config.num_kv_heads) == (128, 96, 8)
+    assert config.layer_windows == (262144,) * 32
+    # Conversations of up to 4,096 tokens are short texts, if none can grow beyond that.
+    short, long = frequencies(config, 4096), frequencies(config)
+    assert short.scale == long.scale == pytest.approx((1 + math.log(32) / math.log(4096)) ** 0.5)
+    assert (short.inv_freq / long.inv_freq).tolist() == pytest.approx(factors["long_factor"])
+
+
+def test_smollm3_3b() -> None:
+    config = config_from_hf(
+        {
+            "architectures": ["SmolLM3ForCausalLM"],
+            "attention_bias": False,
+            "hidden_act": "silu",
+            "hidden_size": 2048,
+            "intermediate_size": 11008,
+            "layer_types": ["full_attention"] * 36,
+            "max_position_embeddings": 65536,
+            "max_window_layers": 28,
+            "mlp_bias": False,
+            "no_rope_layer_interval": 4,
+            "no_rope_layers": [1, 1, 1, 0] * 9,
+            "num_attention_heads": 16,
+            "num_hidden_layers": 36,
+            "num_key_value_heads": 4,
+            "pretraining_tp": 2,
+            "rms_norm_eps": 1e-06,
+            "rope_scaling": None,
+            "rope_theta": 5000000.0,
+            "sliding_window": None,
+            "use_sliding_window": False,
+            "vocab_size": 128256,
+        }
+    )
+    assert config.unrotated_layers == tuple(range(3, 36, 4))
+    assert (config.tie_word_embeddings, config.layer_windows) == (True, ())
 
 
 def test_divisors_are_one_for_each_frequency() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from engine.api.client import EngineHandle
 from engine.api.commands import (
+    CancelQuery,
     CompareBackends,
     Configure,
     CountTokens,
@@ -29,6 +30,7 @@ from engine.api.events import (
     ModelLoaded,
     ModelUnloaded,
     ParityReport,
+    QueryProgress,
     RequestFinished,
     TokensCounted,
     TokensGenerated,
@@ -237,6 +239,7 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
     path = TinyGguf().write(tmp_path / "tiny.gguf")
     handle = EngineHandle()
     talk = Talk(handle.owner)
+    talk.handle = handle
     config = EngineConfig(dtype="float32", device="cpu", num_blocks=32, num_threads=1)
     talk.send(LoadModel(models_dir=str(tmp_path), path=str(path), config=config))
     talk.until(ModelLoaded)
@@ -339,3 +342,37 @@ def test_questions_at_random_moments_do_not_change_an_answer(talk):
     for event in talk.events:
         if isinstance(event, ParityReport):
             assert event.within_bound, event.verdict
+
+
+def test_a_question_tells_how_far_it_is_and_can_be_cancelled(talk, monkeypatch):
+    monkeypatch.setattr("engine.worker.ALONE_S", 0.0)
+    talk.ask(CompareBackends("c", MESSAGES, "contiguous", command_id="whole"))
+    told = [e.fraction for e in talk.events if isinstance(e, QueryProgress)]
+    assert told == sorted(told)
+    assert len(told) > 3
+    assert 0.0 < told[0] < 0.5 < told[-1] <= 1.0
+    # Cancelled: one reply, everything is back, and other questions are not meant.
+    talk.send(
+        CompareBackends("c", MESSAGES, "contiguous", command_id="q"),
+        CompareBackends("c", MESSAGES, "contiguous", command_id="other"),
+        CancelQuery("q"),
+        CancelQuery("whole"),
+        CancelQuery("nothing"),
+    )
+    assert talk.until(CommandFailed, command_id="q").error.code == "query_cancelled"
+    assert isinstance(talk.until(ParityReport, command_id="other"), ParityReport)
+    replies = [e for e in talk.events if getattr(e, "command_id", "") in ("q", "other", "nothing")]
+    assert len(replies) == 2
+    assert not any(thread.name == THREAD_NAME for thread in threading.enumerate())
+
+
+def test_only_the_asker_cancels_a_question(talk, monkeypatch):
+    monkeypatch.setattr(Inspections, "advance", lambda self, budget_s: None)
+    talk.send(CompareBackends("c", MESSAGES, "contiguous", command_id="q"))
+    stranger = Talk(talk.handle.connect())
+    stranger.send(CancelQuery("q"))
+    stranger.ask(CountTokens("x", command_id="after"))
+    assert not any(isinstance(e, CommandFailed) for e in talk.client.poll_events())
+    talk.send(CancelQuery("q"))
+    assert talk.until(CommandFailed, command_id="q").error.code == "query_cancelled"
+    assert stranger.client.close(10.0)

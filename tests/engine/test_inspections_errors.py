@@ -9,7 +9,7 @@ import pytest
 from engine.api.client import QueueClient
 from engine.api.commands import Inspect
 from engine.api.errors import DeviceLostError, ErrorInfo, InvalidValueError
-from engine.api.events import CommandFailed, TokensCounted
+from engine.api.events import CommandFailed, QueryProgress, TokensCounted
 from engine.inspections import Inspections
 
 FAILED = ErrorInfo("device_lost", "The device failed.")
@@ -23,16 +23,21 @@ def client() -> QueueClient:
 class Question:
     """Slices that end as told; ``closed`` once what was borrowed is back."""
 
-    def __init__(self, end: BaseException | None = None, close: Exception | None = None) -> None:
-        self.end, self.close_error = end, close
+    def __init__(
+        self,
+        end: BaseException | None = None,
+        close: Exception | None = None,
+        pace: float = 0.0,
+    ) -> None:
+        self.end, self.close_error, self.pace = end, close, pace
         self.num_slices = 0
         self.closed = False
 
-    def slices(self) -> Generator[None, None, TokensCounted]:
+    def slices(self) -> Generator[float, None, TokensCounted]:
         try:
             for _ in range(3):
                 self.num_slices += 1
-                yield
+                yield self.num_slices * self.pace
             if self.end is not None:
                 raise self.end
             return TokensCounted("q", 3)
@@ -109,8 +114,17 @@ def test_questions_of_a_client_that_leaves_are_dropped(client: QueueClient) -> N
     inspections = ask(client, mine)
     inspections.add(other, Inspect("c", command_id="theirs"), theirs.slices())
     inspections.advance(0.0)
-    inspections.drop(FAILED, lambda of: of is client)
+    inspections.drop(FAILED, lambda of, _command: of is client)
     assert failures(client) == [("q0", "device_lost")]
     assert mine.closed
     inspections.advance(10.0)
     assert other.poll_events() == [TokensCounted("q", 3)]
+
+
+def test_progress_is_told_once_a_turn_and_only_when_there_is_some(client: QueueClient) -> None:
+    inspections = ask(client, Question(pace=0.25), Question())
+    for fraction in (0.25, 0.5, 0.75):
+        inspections.advance(0.0)
+        assert client.poll_events() == [QueryProgress("q0", fraction)]
+    inspections.advance(10.0)
+    assert client.poll_events() == [TokensCounted("q", 3), TokensCounted("q", 3)]

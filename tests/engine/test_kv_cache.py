@@ -98,3 +98,24 @@ def test_large_pool_takes_memory_only_as_it_is_written(dtype: torch.dtype) -> No
     assert not bool(cache.k[0][39_999].any())
     cache.k[1][123] = 1.0
     assert float(cache.k[1].sum()) == cache.k[1][0].numel()
+
+
+def test_a_pool_takes_no_more_where_a_model_has_gone_before() -> None:
+    # Once it has freed 30 MB in one piece, malloc keeps smaller pieces for those who come next.
+    piece = torch.ones(30 << 18)
+    del piece
+    model = [torch.ones(20 << 18) for _ in range(12)]
+    last = torch.ones(1 << 18)
+    del model
+    process = psutil.Process()
+    before = process.memory_info().rss
+    cache = KVCache(tiny_llama().config, 20_000, 16, torch.bfloat16, CPU)
+    size = 20_000 * cache.block_bytes
+    assert size > 100 << 20
+    assert process.memory_info().rss - before < size // 10
+    assert last.numel()
+
+
+def test_a_pool_that_the_system_refuses_is_out_of_memory() -> None:
+    with pytest.raises(MemoryError):
+        KVCache(tiny_llama().config, 1 << 45, 16, torch.bfloat16, CPU)

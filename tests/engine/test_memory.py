@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 
 import psutil
@@ -183,6 +184,26 @@ def test_workspace_is_the_peak_of_a_full_step(meter: Meter, monkeypatch) -> None
     assert steps == [(96, 96), (400, 256)]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels on the CPU need the interpreter")
+def test_what_is_measured_is_cut_as_steps_are(meter: Meter, monkeypatch) -> None:
+    """And no kernel is compiled for the measurement alone."""
+    pytest.importorskip("triton")
+    from engine.attention import paged_triton
+
+    cuts: list[list[int]] = []
+    attend = paged_triton.paged_prefill_batch
+
+    def seen(query, k_cache, v_cache, block_ids, tiles, scale, launch, **kw):
+        cuts.append([len(query), int(tiles[:, 1].max()), launch.rows])
+        return attend(query, k_cache, v_cache, block_ids, tiles, scale, launch, **kw)
+
+    monkeypatch.setattr(paged_triton, "paged_prefill_batch", seen)
+    decoder = make_decoder()
+    config = EngineConfig(token_budget=40, block_size=16)
+    assert workspace_bytes(decoder, "paged_triton", config) == 30 * MIB
+    assert cuts == [[40, 40, 64]] * decoder.config.num_layers
+
+
 def test_a_step_that_does_not_fit_is_told_with_its_size(meter: Meter, monkeypatch) -> None:
     decoder = make_decoder()
 
@@ -217,6 +238,26 @@ def test_a_pool_that_cannot_be_had_any_more_becomes_smaller() -> None:
 
     assert allocate_shrinking(1000, make) == ("backend", 810)
     assert tried == [1000, 900, 810]
+
+
+def test_what_a_failed_attempt_had_got_is_given_back_before_the_next(monkeypatch) -> None:
+    """torch would lend a piece of the larger pool for each piece of the smaller one."""
+    kept: list[weakref.ref[torch.Tensor]] = []
+    seen: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(
+        torch.cuda, "empty_cache", lambda: seen.append(any(ref() is not None for ref in kept))
+    )
+
+    def make(num_blocks: int) -> str:
+        part = torch.zeros(4)
+        kept.append(weakref.ref(part))
+        if num_blocks > 850:
+            raise torch.OutOfMemoryError
+        return "backend"
+
+    assert allocate_shrinking(1000, make) == ("backend", 810)
+    assert seen == [False, False]
 
 
 def test_in_the_end_it_is_given_up_with_both_numbers() -> None:

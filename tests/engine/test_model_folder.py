@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from engine.api.errors import (
     LoadCancelledError,
     ModelFileError,
     ModelNotFoundError,
+    PickledWeightsError,
     UnsupportedModelError,
 )
 from engine.loading.model_folder import open_model
@@ -58,6 +60,17 @@ def shard(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
+def whole_weights(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Copies, so that the files may be replaced."""
+    for name, tensor in open_model(folder, folder).weights():
+        yield name, tensor.clone()
+
+
+def write_index(folder: Path, weight_map: dict[str, Any]) -> None:
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
 def test_a_sharded_folder_gives_the_same_weights(folder: Path) -> None:
     whole = open_model(folder, folder)
     expected = {name: tensor.clone() for name, tensor in whole.weights()}
@@ -76,11 +89,90 @@ def test_a_missing_shard_is_named(folder: Path) -> None:
         open_model(folder, folder)
 
 
-def test_an_index_cannot_point_outside_the_folder(folder: Path) -> None:
-    index = {"weight_map": {"a": "../../secret.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    with pytest.raises(ModelNotFoundError, match=r" secret\.safetensors first"):
+@pytest.mark.parametrize(
+    "name",
+    ["../../secret.safetensors", "/etc/x.safetensors", "..\\x.safetensors", "C:x.safetensors"],
+)
+def test_an_index_cannot_point_outside_the_folder(name: str, folder: Path) -> None:
+    write_index(folder, {"blk.weight": name})
+    with pytest.raises(ModelFileError, match=r"tensor blk\.weight is to be in .* outside"):
         open_model(folder, folder)
+
+
+def test_an_index_that_names_a_tensor_twice_is_damaged(folder: Path) -> None:
+    text = '{"weight_map": {"a": "x.safetensors", "b": "x.safetensors", "a": "y.safetensors"}}'
+    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ModelFileError, match=r"index\.json is damaged: a is named twice"):
+        open_model(folder, folder)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model-1.bin", "x.PT", "x.pth", "x.ckpt", "x.pkl"])
+def test_an_index_that_names_a_pickled_file_is_refused(name: str, folder: Path) -> None:
+    (folder / name).write_bytes(b"not to be opened")
+    write_index(folder, {"a": name})
+    with pytest.raises(PickledWeightsError, match="is a pickled file, which is never opened"):
+        open_model(folder, folder)
+
+
+@pytest.mark.parametrize("name", [5, None, ["x.safetensors"], "x.txt", "x\n.safetensors"])
+def test_an_index_that_names_no_file_is_damaged(name: Any, folder: Path) -> None:
+    write_index(folder, {"a": name})
+    with pytest.raises(ModelFileError, match=r"index\.json is damaged: tensor a is to be in"):
+        open_model(folder, folder)
+
+
+def test_a_tensor_that_the_index_promises_and_no_file_has_is_named(folder: Path) -> None:
+    shard(folder)
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text(encoding="utf-8"))
+    index["weight_map"]["model.extra"] = "model-1.safetensors"
+    path.write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(ModelFileError, match=r"model\.extra first, which is to be in model-1\.saf"):
+        open_model(folder, folder)
+
+
+def test_a_tensor_that_lies_in_two_shards_is_named(folder: Path) -> None:
+    shard(folder)
+    shutil.copy(folder / "model-1.safetensors", folder / "model-2.safetensors")
+    with pytest.raises(
+        ModelFileError, match=r"Tensor \S+ is in two files, model-1\.saf.* and model-2"
+    ):
+        open_model(folder, folder)
+
+
+def test_a_tied_output_layer_in_a_shard_of_its_own_counts_once(folder: Path) -> None:
+    whole = open_model(folder, folder)
+    assert whole.config.tie_word_embeddings
+    shard(folder)
+    embedding = dict(whole_weights(folder))["model.embed_tokens.weight"]
+    save_file({"lm_head.weight": embedding}, folder / "model-3.safetensors")
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text(encoding="utf-8"))
+    index["weight_map"]["lm_head.weight"] = "model-3.safetensors"
+    path.write_text(json.dumps(index), encoding="utf-8")
+    tied = open_model(folder, folder)
+    assert len(tied.files) == 3
+    assert tied.num_parameters == whole.num_parameters
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.uint8, torch.float8_e4m3fn])
+def test_weights_of_a_type_that_is_not_computed_with_are_named(
+    dtype: torch.dtype, folder: Path
+) -> None:
+    weights = dict(whole_weights(folder))
+    name = "model.layers.1.mlp.up_proj.weight"
+    save_file({**weights, name: weights[name].to(dtype)}, folder / "model.safetensors")
+    with pytest.raises(
+        UnsupportedModelError, match=rf"{name} is of type \w+; .* F64, F32, F16, BF16"
+    ):
+        open_model(folder, folder)
+
+
+def test_what_a_family_does_not_need_may_be_of_any_type(folder: Path) -> None:
+    weights = dict(whole_weights(folder))
+    extra = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(3, dtype=torch.int64)}
+    save_file({**weights, **extra}, folder / "model.safetensors")
+    assert open_model(folder, folder).config.num_layers == 2
 
 
 def test_an_index_without_a_map_is_damaged(folder: Path) -> None:
@@ -117,9 +209,16 @@ def test_foreign_weights_are_named_as_such(data: bytes, folder: Path) -> None:
 
 def test_pickled_weights_are_not_read(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelNotFoundError) as caught:
+    with pytest.raises(PickledWeightsError, match=r"pickled \(pytorch_model\.bin\)") as caught:
         open_model(folder, folder)
     assert "safetensors" in caught.value.action
+
+
+@pytest.mark.parametrize("name", ["model.bin", "model.pt", "model.PTH", "model.ckpt"])
+def test_a_pickled_file_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"GGUF")
+    with pytest.raises(PickledWeightsError, match="is a pickled file, which is never opened"):
+        open_model(tmp_path / name, tmp_path)
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -137,6 +236,22 @@ def test_a_damaged_config_says_so(text: str, folder: Path) -> None:
     (folder / "config.json").write_text(text, encoding="utf-8")
     with pytest.raises(ModelFileError, match=r"config\.json"):
         open_model(folder, folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_a_config_of_gigabytes_is_not_read(name: str, folder: Path) -> None:
+    with (folder / name).open("ab") as file:
+        file.truncate(8 << 30)  # a hole
+    with pytest.raises(ModelFileError, match=rf"{name} is damaged: it has 8,589,934,592 bytes"):
+        open_model(folder, folder)
+
+
+def test_a_generation_config_names_further_end_tokens(folder: Path) -> None:
+    before = open_model(folder, folder).config.eos_token_ids
+    (folder / "generation_config.json").write_text('{"eos_token_id": [2, 0]}', encoding="utf-8")
+    assert set(open_model(folder, folder).config.eos_token_ids) == {*before, 0, 2}
+    (folder / "generation_config.json").unlink()
+    assert open_model(folder, folder).config.eos_token_ids
 
 
 def test_stopping_before_it_began(folder: Path) -> None:
@@ -174,6 +289,9 @@ def test_config_defaults_are_those_of_the_format() -> None:
     assert (config.rope_theta, config.rms_norm_eps) == (10000.0, 1e-6)
     assert not config.tie_word_embeddings
     assert config.name == "folder"
+    # Where a fine-tune began is not what it is.
+    tuned = config_from_hf({**LLAMA, "_name_or_path": "base"}, default_name="folder")
+    assert tuned.name == "folder"
 
 
 def test_both_spellings_of_rope_scaling_mean_the_same() -> None:
@@ -194,7 +312,7 @@ def test_both_spellings_of_rope_scaling_mean_the_same() -> None:
         ({"hidden_act": "gelu"}, "activation gelu"),
         ({"sliding_window": 4096}, "sliding-window"),
         ({"quantization_config": {}}, "quantised weights"),
-        ({"rope_scaling": {"rope_type": "longrope"}}, "longrope; known: default"),
+        ({"rope_scaling": {"rope_type": "dynamic"}}, "dynamic; known: default"),
     ],
 )
 def test_what_would_come_out_wrong_is_refused(extra: dict[str, Any], named: str) -> None:

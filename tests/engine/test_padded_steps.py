@@ -13,6 +13,7 @@ from engine.device_batch import HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
 from engine.device_steps import DeviceSteps
 from engine.step_graphs import _without_padding, graph_sizes
+from engine.step_halves import halves, joined, kept
 from engine.step_inputs import Extras, Layout, StepInputs
 from kernels.reference.sample import sample
 from tests.helpers.tiny_model import TinyModel, tiny_llama
@@ -27,11 +28,18 @@ def tiny() -> TinyModel:
 class Unreplayed:
     """In the place of ``StepGraphs``: the same padding, computed at once."""
 
-    def __init__(self, steps: DeviceSteps, tiling: object) -> None:
-        self.steps, self.tiling = steps, tiling
-        self.num_padded = self.num_prompts = self.num_groups = 0
+    def __init__(self, steps: DeviceSteps, tiling: object, in_halves: bool = False) -> None:
+        self.steps, self.tiling, self.in_halves = steps, tiling, in_halves
+        self.num_padded = self.num_prompts = self.num_groups = self.num_halved = 0
 
     def run(self, step: HostStep, extras: Extras) -> Drawn | None:
+        if self.in_halves and step.num_decodes and step.spans:
+            self.num_halved += 1
+            first, second = (self.run(*half) for half in halves(step, extras))
+            assert first is not None
+            assert second is not None
+            chunks = len(step.sampled_rows) - step.num_decodes
+            return joined(kept(first, step.num_decodes), second, chunks)
         sizes = graph_sizes(step, extras, self.tiling)
         if sizes is None:
             return None
@@ -45,7 +53,9 @@ class Unreplayed:
         return _without_padding(drawn, step, sizes)
 
 
-def through_padding(engine: TorchEngine, backend: str, shares: bool = False) -> Unreplayed:
+def through_padding(
+    engine: TorchEngine, backend: str, shares: bool = False, in_halves: bool = False
+) -> Unreplayed:
     runner = engine.runner
     config, device = runner.decoder.config, runner.decoder.device
     if backend != runner.attention.name:
@@ -63,7 +73,7 @@ def through_padding(engine: TorchEngine, backend: str, shares: bool = False) -> 
         tiling=tiling,
         shares=(lambda sequences, tokens: sequences > 1 and tokens >= 8) if shares else None,
     )
-    steps.graphs = graphs = Unreplayed(steps, tiling)
+    steps.graphs = graphs = Unreplayed(steps, tiling, in_halves)
     runner._device_steps = steps
     return graphs
 
@@ -98,3 +108,12 @@ def test_prompts_and_shared_beginnings(tiny: TinyModel) -> None:
     assert graphs.num_padded > 0
     assert graphs.num_prompts > 2
     assert graphs.num_groups > 2
+
+
+def test_decodes_and_prompts_apart(tiny: TinyModel) -> None:
+    plain = torch_engine(tiny, "paged_reference")
+    engine = torch_engine(tiny, "paged_reference", lag=1, token_budget=24)
+    graphs = through_padding(engine, "paged_triton", shares=True, in_halves=True)
+    assert talk(engine, 4, long=12) == talk(plain, 4, long=12)
+    assert graphs.num_halved > 2
+    assert graphs.num_groups > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,8 @@ from tests.helpers.reference import logit_error, reference_greedy
 from tests.helpers.runner_driver import RunnerDriver
 from tests.helpers.starter import starter_files
 from tests.helpers.tiny_model import TinyModel, tiny_llama
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 NEW_TOKENS = 64
 BLOCK_SIZE = 16
@@ -39,15 +41,6 @@ def runner_of(model: TinyModel, dtype: str = "float32") -> ModelRunner:
 
 def driver_of(runner: ModelRunner, lag: int = 0) -> RunnerDriver:
     return RunnerDriver(runner, NUM_BLOCKS, BLOCK_SIZE, lag=lag)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two threads wait for each other far longer than such small products take."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

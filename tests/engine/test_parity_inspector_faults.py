@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -19,6 +19,8 @@ from kernels.reference.paged_prefill import PrefillGather
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SIZE = 8
 LAYERS = 3
 DTYPES = ["float32", "bfloat16"]
@@ -26,15 +28,6 @@ PROMPT = [(7 * i * i + 3 * i) % 317 + 3 for i in range(61)]
 
 Store = Callable[[KVCache, int, Tensor, Tensor, Tensor], None]
 STORE: Store = KVCache.store
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two threads wait for each other far longer than such small products take."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 
-from engine.attention.prefix_groups import PrefixGroup, find_prefix_groups, lay_prefix_groups
+from engine.attention.prefix_groups import PrefixGroup, find_prefix_groups
 
 JUNK = 2**30
 
@@ -81,9 +81,3 @@ def best(tables, lengths):
         groups = [[row for row, own in enumerate(labels) if own == label] for label in set(labels)]
         top = max(top, sum((len(rows) - 1) * common(rows) for rows in groups))
     return top
-
-
-def test_groups_are_padded_to_the_size_asked_for():
-    laid = lay_prefix_groups([PrefixGroup((4, 1), 3)], 2, 3)
-    assert laid.members.tolist() == [[4, 1, -1], [-1, -1, -1]]
-    assert laid.shared_blocks.tolist() == [3, 0]

@@ -199,12 +199,24 @@ def test_lone_request_that_outgrows_the_pool_is_reported():
 
 def test_decode_time_budget_bounds_the_chunk():
     sched = scheduler(num_blocks=64, token_budget=512, prefill_time_budget_ms=10.0)
-    sched._metrics.record_step(0.0, 0.1, 0, 400)
+    sched._metrics.record_step(0.1, 0, 400)
     sched.add(request("a", 4))
     run_step(sched)
     sched.add(request("b", 400, first=1000))
     # 4,000 tokens a second for 10 ms are 40 tokens.
     assert chunks(run_step(sched)) == [("a", 4, 1, True), ("b", 0, 40, False)]
+
+
+def test_a_chunk_does_not_shrink_below_what_is_always_allowed():
+    """The time of a step that hardly depends on its tokens must not make chunks ever smaller."""
+    sched = scheduler(
+        num_blocks=64, token_budget=512, prefill_time_budget_ms=10.0, least_prefill_tokens=96
+    )
+    sched._metrics.record_step(0.1, 0, 400)
+    sched.add(request("a", 4))
+    run_step(sched)
+    sched.add(request("b", 400, first=1000))
+    assert chunks(run_step(sched)) == [("a", 4, 1, True), ("b", 0, 96, False)]
 
 
 def split(sched: Scheduler, parent: Request, name: str, conversation: str) -> Request:

@@ -1,6 +1,7 @@
 """The whole engine on the real starter model answers as transformers does, token for token.
 
-Cold and from the cache, alone and together, in chunks and after preemption; in float32.
+Cold and from the cache, alone and together, in chunks and after preemption; in float32. On a GPU,
+where there is one, through Triton kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from engine.api.params import ChatMessage, EngineConfig, SamplingParams
 from engine.engine_builder import build_engine
 from engine.loading.progress import never_cancelled, no_progress
 from engine.model_loader import LoadedEngine
+from engine.model_runner import build_runner
 from engine.offline import GenerationOutput
+from tests.helpers.reference import logit_error
+from tests.helpers.runner_driver import RunnerDriver
 from tests.helpers.starter import starter_files, starter_gguf
 
 NEW_TOKENS = 64
@@ -32,7 +36,7 @@ QUESTIONS = [
 
 
 def load(**config: object) -> LoadedEngine:
-    settings = EngineConfig.from_mapping({"dtype": "float32", "device": "cpu", **config})
+    settings = EngineConfig.from_mapping({"dtype": "float32", **config})
     return build_engine(starter_gguf(), models_dir(), settings, no_progress, never_cancelled)
 
 
@@ -124,3 +128,24 @@ def test_chunked_and_preempted(prompts, expected):
     outputs = engine.core.generate(prompts, PARAMS)
     assert engine.core.metrics.num_preemptions > 0
     assert ids(outputs) == expected
+
+
+@pytest.mark.gpu
+def test_logits_in_bfloat16(prompts, expected):
+    """At most twice as far from float32 as transformers' own bfloat16 model on the same GPU."""
+    from transformers import AutoModelForCausalLM
+
+    files = starter_files()
+    sequence = prompts[0] + expected[0]
+    runner = build_runner(
+        files.config, files.weights(), num_blocks=32, device="cuda", dtype="bfloat16"
+    )
+    exact: Any = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32)
+    rounded: Any = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.bfloat16)
+    ours = logit_error(RunnerDriver(runner, 32, 16), exact, sequence)
+    ids = torch.tensor([sequence])
+    with torch.inference_mode():
+        want = exact(ids).logits[0].double()
+        got = rounded.cuda()(ids.cuda()).logits[0].cpu().double()
+    theirs = float((got - want).abs().max())
+    assert ours <= 2 * theirs, f"{ours} against {theirs}"

@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from engine import step_graphs
+from engine.api.errors import DeviceLostError
 from engine.api.params import SamplingParams
-from engine.device_batch import DrawKind
-from engine.device_drawer import DeviceDrawer, Drawn
+from engine.attention.prefill_tiles import NO_TILES
+from engine.device_batch import DrawKind, HostSpan, HostStep
+from engine.device_drawer import DRAW_WORDS, DeviceDrawer, Drawn
 from engine.device_steps import DeviceSteps
-from engine.staging import Copy, HostCopies, Uploads
+from engine.staging import HostCopies, Uploads
 from engine.step_graphs import StepGraphs, prompt_rows
-from engine.step_inputs import Sizes, StepInputs
+from engine.step_inputs import Extras, Sizes, StepInputs
 from kernels.reference.sample import sample
+from tests.helpers.recorded_graphs import Fetched, Recorder
 from tests.helpers.tiny_model import TinyModel, tiny_llama
 from tests.helpers.torch_engine import TorchEngine, torch_engine
 
 CPU = torch.device("cpu")
-
-
-class Recorder:
-    """A ``compute`` that notes what is captured of it, and the graphs of torch.cuda over it.
-
-    What a graph does again goes into the tensors that it gave when it was captured, as on a GPU.
-    """
-
-    def __init__(self, compute: step_graphs.Compute) -> None:
-        self.compute = compute
-        self.capturing: Graph | None = None
-        self.captured: Counter[tuple[Sizes, DrawKind]] = Counter()
-        self.num_replays = 0
-
-    def __call__(self, inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
-        drawn = self.compute(inputs, sizes, kind)
-        if self.capturing is not None:
-            self.captured[sizes, kind] += 1
-            self.capturing.calls.append(((inputs, sizes, kind), drawn))
-        return drawn
-
-    @contextmanager
-    def capture(self, graph: Graph, pool: object) -> Iterator[None]:
-        assert pool == "pool"
-        self.capturing = graph
-        yield
-        self.capturing = None
-
-
-class Graph:
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.calls: list[tuple[tuple[StepInputs, Sizes, DrawKind], Drawn]] = []
-
-    def replay(self) -> None:
-        self.recorder.num_replays += 1
-        for args, drawn in self.calls:
-            again = self.recorder.compute(*args)
-            drawn.tokens.copy_(again.tokens)
-            if drawn.logprobs is not None:
-                drawn.logprobs.copy_(again.logprobs)
-
-
-class Fetched(HostCopies):
-    """What a graph gives is written over by its next replay: it is fetched into other memory."""
-
-    def fetch(self, numbers: torch.Tensor) -> tuple[torch.Tensor, Copy]:
-        return super().fetch(numbers.clone())
+DECODES = {1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64}
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +43,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch):
 
     def install(compute: step_graphs.Compute) -> Recorder:
         recorder = Recorder(compute)
-        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda _device: None)
-        monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(recorder))
-        monkeypatch.setattr(torch.cuda, "graph", recorder.capture)
+        monkeypatch.setattr(step_graphs, "GraphCapture", lambda _device: recorder.record)
         return recorder
 
     return install
@@ -140,27 +95,155 @@ def test_what_comes_up_once_is_not_captured(tiny: TinyModel, cuda) -> None:
     # Nor is it captured again ahead of time.
     while engine.runner.prepare():
         pass
-    assert len(recorder.captured) == 8
+    assert {sizes.decodes for sizes, _ in recorder.captured} == DECODES
     assert set(recorder.captured.values()) == {1}
 
 
-def test_when_counts_lie_elsewhere_all_are_captured_anew(tiny: TinyModel, cuda) -> None:
+def test_when_counts_lie_elsewhere_what_counts_is_captured_anew(tiny: TinyModel, cuda) -> None:
     engine = torch_engine(tiny, "paged_reference")
+    plain = torch_engine(tiny, "paged_reference")
     recorder = with_graphs(engine, cuda)
     talk(engine, 1)
-    ((key, times),) = recorder.captured.items()
-    assert times == 1
-    # The first request with penalties makes the drawer take memory for counts.
-    params = SamplingParams(temperature=0.0, max_tokens=2, seed=0, repetition_penalty=1.3)
-    engine.core.add_request("counted", [5, 6, 7], params)
-    engine.run()
-    engine.add("again", [5, 6, 8], 6)
-    engine.run()
-    assert recorder.captured[key] == 2
+    assert set(recorder.captured.values()) == {1}
+    # Each takes memory for counts; five are more than there is room for at first.
+    for turn, count in enumerate((1, 5, 1)):
+        for each in (engine, plain):
+            for number in range(count):
+                params = SamplingParams(
+                    temperature=0.0, max_tokens=6, seed=0, repetition_penalty=1.3
+                )
+                each.core.add_request(f"{turn}.{number}", [5, 6, 7 + number], params)
+            each.run()
+        for number in range(count):
+            assert engine.output(f"{turn}.{number}") == plain.output(f"{turn}.{number}")
+    assert recorder.captured[Sizes(1, 0, 1, 0), DrawKind(counted=True)] == 2
+    assert recorder.captured[Sizes(1, 0, 1, 0), DrawKind()] == 1
+
+
+def test_when_tables_lie_elsewhere_all_are_captured_anew_in_spare_time_too(cuda) -> None:
+    graphs, recorder = graphs_of(cuda, None)
+    while graphs.prepare():
+        """Decodes of all numbers."""
+    first = recorder.captured.total()
+    graphs._drawer.generation += 1
+    assert not graphs.prepare()
+    assert recorder.captured.total() == first
+    graphs._batch.generation += 1
+    while graphs.prepare():
+        """The same."""
+    assert recorder.captured.total() == 2 * first
+    assert graphs.count == first
+
+
+def test_what_is_not_captured_yet_is_launched_with_the_sizes_of_its_graph(
+    tiny: TinyModel, cuda
+) -> None:
+    """Kernels are compiled for some sizes: whoever waits for an answer waits for no others."""
+    engine = torch_engine(tiny, "paged_reference")
+    recorder = with_graphs(engine, cuda)
+    launched: set[Sizes] = set()
+    compute = recorder.compute
+
+    def noted(inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
+        launched.add(sizes)
+        return compute(inputs, sizes, kind)
+
+    recorder.compute = noted
+    for number in range(3):
+        engine.add(f"r{number}", [5, 6, 7 + number], 4)
+    engine.step(2)
+    assert not recorder.captured
+    assert launched == {Sizes(4, 0, 4, 0)}
+
+
+@pytest.mark.parametrize("broken", ["kernels", "capture"])
+def test_a_capture_that_fails_costs_no_answer(
+    tiny: TinyModel, cuda, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
     plain = torch_engine(tiny, "paged_reference")
-    plain.add("again", [5, 6, 8], 6)
-    plain.run()
-    assert engine.output("again") == plain.output("again")
+    engine = torch_engine(tiny, "paged_reference", lag=1)
+    recorder = with_graphs(engine, cuda)
+    steps = engine.runner._device_steps
+    assert steps is not None
+    assert steps.graphs is not None
+    attempts: list[int] = []
+
+    def fail(*_: object) -> None:
+        attempts.append(1)
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    if broken == "capture":
+        monkeypatch.setattr(steps.graphs, "_record", fail)
+    else:
+        compute = recorder.compute
+
+        def failing(inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
+            # What is computed before a capture is all padding.
+            if not inputs.lengths.any():
+                fail()
+            return compute(inputs, sizes, kind)
+
+        recorder.compute = failing
+    assert talk(engine, 4) == talk(plain, 4)
+    assert len(attempts) == 1
+    assert "out of memory" in steps.graphs.failure
+    assert not engine.runner.prepare()
+    assert not recorder.captured
+    assert engine.core.metrics.num_preemptions == 0
+
+
+def test_a_device_that_dies_in_a_capture_is_lost(cuda) -> None:
+    graphs, _ = graphs_of(cuda, None)
+
+    def die(_compute: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    graphs._record = die  # type: ignore[assignment]
+    with pytest.raises(DeviceLostError, match="illegal memory access"):
+        graphs.prepare()
+
+
+def test_where_all_are_captured_anew_a_failure_is_forgotten(cuda) -> None:
+    graphs, recorder = graphs_of(cuda, None)
+    graphs.failure = "once"
+    assert not graphs.prepare()
+    graphs._drawer.generation += 1
+    for _ in range(2):
+        graphs.run(*step_of(3, 0))
+    assert graphs.failure == ""
+    assert recorder.captured.total() == 1
+
+
+def test_of_many_graphs_those_used_last_are_kept(cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_graphs, "MOST_GRAPHS", 2)
+    graphs, recorder = graphs_of(cuda, None)
+
+    def decodes() -> set[int]:
+        return {sizes.decodes for sizes, _ in graphs._graphs}
+
+    for count in (1, 1, 2, 2, 1, 4, 4):
+        graphs.run(*step_of(count, 0))
+    assert decodes() == {1, 4}
+    captured = recorder.captured.total()
+    graphs.run(*step_of(2, 0))
+    # It is one that has not come up before again.
+    assert recorder.captured.total() == captured
+    graphs.run(*step_of(2, 0))
+    assert decodes() == {2, 4}
+
+
+def test_nothing_holds_on_to_the_steps_of_a_model_that_is_let_go(tiny: TinyModel, cuda) -> None:
+    """Weights and pool of a GPU must be free before the next model is loaded."""
+    cuda(lambda *_: None)
+    steps = DeviceSteps(lambda _batch: torch.zeros(0), DeviceDrawer(sample, 9, CPU), 8, 4, 2, CPU)
+    steps.graphs = steps.make_graphs()
+    gone = weakref.ref(steps)
+    gc.disable()
+    try:
+        del steps
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_step_with_more_numbers_than_have_a_place_is_run(
@@ -212,9 +295,72 @@ def test_sizes_that_will_come_up_are_captured_one_at_a_time(cuda, tiling: Tiles 
     prompts = {sizes.prompt for sizes, _ in recorder.captured}
     if tiling is None:
         assert prompts == {0}
-        assert {sizes.decodes for sizes, _ in recorder.captured} == {1, 2, 4, 8}
+        assert {sizes.decodes for sizes, _ in recorder.captured} == DECODES
     else:
         assert prompts == {0, *(prompt_rows(count) for count in range(1, 2049))}
+
+
+def step_of(num_decodes: int, num_prompt: int) -> tuple[HostStep, Extras]:
+    """A step whose numbers do not matter."""
+    total = num_decodes + num_prompt
+    rows, tokens = np.zeros(num_decodes, np.int64), np.zeros(total, np.int64)
+    samples = num_decodes + (num_prompt > 0)
+    chunk = HostSpan(num_decodes, num_prompt, 0, 1, 1, "r")
+    step = replace(
+        HostStep.empty(),
+        ids=tokens,
+        positions=tokens,
+        slots=tokens,
+        lengths=rows,
+        rows=rows,
+        sample_rows=np.arange(samples),
+        sampled_rows=np.zeros(samples, np.int64),
+        draws=np.zeros((samples, DRAW_WORDS), np.int64),
+        spans=(chunk,) if num_prompt else (),
+        sampled=(None,) * samples,  # type: ignore[arg-type]
+        ends=(0,) * samples,
+    )
+    return step, Extras(NO_TILES, num_prompt)
+
+
+def test_a_step_of_both_is_run_as_two_until_there_is_time(cuda) -> None:
+    """Whoever reads along does not wait for a capture of decodes and prompts together."""
+    graphs, recorder = graphs_of(cuda, Tiles())
+    while graphs.prepare():
+        """Decodes and prompts by themselves."""
+    prepared = set(recorder.captured)
+    assert all(not (sizes.decodes and sizes.prompt) for sizes, _ in prepared)
+    for count in (1, 2, 3):
+        drawn = graphs.run(*step_of(3, 40))
+        assert drawn is not None
+        assert drawn.tokens.tolist() == [0] * 4
+        assert recorder.num_replays == 2 * count
+    assert set(recorder.captured) == prepared
+    assert graphs.prepare()
+    ((sizes, _),) = set(recorder.captured) - prepared
+    assert (sizes.decodes, sizes.prompt) == (4, 48)
+    assert not graphs.prepare()
+    graphs.run(*step_of(3, 40))
+    assert recorder.num_replays == 7
+
+
+def test_what_came_up_once_is_not_captured_in_spare_time_either(cuda) -> None:
+    graphs, recorder = graphs_of(cuda, Tiles())
+    while graphs.prepare():
+        """Decodes and prompts by themselves."""
+    count = recorder.captured.total()
+    graphs.run(*step_of(3, 40))
+    assert not graphs.prepare()
+    assert recorder.captured.total() == count
+
+
+def test_without_spare_time_the_halves_are_captured(cuda) -> None:
+    graphs, recorder = graphs_of(cuda, Tiles())
+    graphs.run(*step_of(3, 40))
+    assert not recorder.captured
+    graphs.run(*step_of(3, 40))
+    assert {(sizes.decodes, sizes.prompt) for sizes, _ in recorder.captured} == {(4, 0), (0, 48)}
+    assert recorder.num_replays == 2
 
 
 def test_samples_of_decodes_and_chunks_lie_behind_each_other() -> None:

@@ -82,13 +82,13 @@ def test_a_template_that_refuses_everything_is_reported_in_its_words() -> None:
     report = check("{{ raise_exception('only for pictures') }}")
     assert report.note is TemplateNote.REFUSES
     assert not report.is_stable
-    assert "refuses these messages: only for pictures" in report.error
+    assert report.error == "only for pictures"
 
 
 def test_a_template_that_breaks_the_sandbox_is_reported() -> None:
     report = check("{{ ''.__class__.__mro__ }}{{ messages.append(1) }}")
     assert report.note is TemplateNote.REFUSES
-    assert "failed" in report.error
+    assert report.error.startswith("access to attribute '__class__'")
 
 
 def test_whatever_goes_wrong_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,16 +105,16 @@ def test_whatever_goes_wrong_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="each line is traced, which takes longer")
 def test_the_check_is_cheap() -> None:
-    """Milliseconds; the bound is loose because others use the machine."""
+    """Milliseconds of this thread: others use the machine."""
     best = min(_seconds(lambda model=model: check_template(model.tokenizer(), model.template()))
                for model in (BY_NAME["qwen3"], BY_NAME["llama3"]) for _ in range(5))  # fmt: skip
     assert best < 0.02
 
 
 def _seconds(act: Callable[[], object]) -> float:
-    started = time.perf_counter()
+    started = time.thread_time()
     act()
-    return time.perf_counter() - started
+    return time.thread_time() - started
 
 
 # --- a model without a template -------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.api.commands import LoadModel, Submit
+from engine.api.commands import Configure, LoadModel, Submit
 from engine.api.events import (
+    Configured,
     FinishReason,
     ModelInfo,
     ModelLoaded,
@@ -52,9 +54,11 @@ def talk() -> Iterator[Talk]:
         yield made
 
 
-def load(talk: Talk, folder: Path, template: str | None) -> ModelInfo:
+def load(
+    talk: Talk, folder: Path, template: str | None, config: EngineConfig = CONFIG
+) -> ModelInfo:
     path = TinyGguf(extra={"tokenizer.chat_template": template}).write(folder / "tiny.gguf")
-    talk.send(LoadModel(models_dir=str(folder), path=str(path), config=CONFIG))
+    talk.send(LoadModel(models_dir=str(folder), path=str(path), config=config))
     loaded = talk.until(ModelLoaded, 60.0)
     assert isinstance(loaded, ModelLoaded)
     return loaded.model
@@ -129,7 +133,7 @@ def test_a_template_with_a_syntax_error_is_named_with_its_line(talk: Talk, tmp_p
     assert isinstance(failed, ModelLoadFailed)
     assert failed.error.code == "chat_template"
     assert failed.error.message.startswith("The chat template is damaged in line 2: ")
-    assert "chat_template.jinja" in failed.error.action
+    assert "another chat template" in failed.error.action
 
 
 def test_a_model_without_a_template_answers_and_says_what_stands_for_it(
@@ -145,3 +149,37 @@ def test_a_model_without_a_template_answers_and_says_what_stands_for_it(
     assert second.reason is FinishReason.LENGTH
     assert queued(talk, "b").reencoded_tokens == 0
     assert second.usage.cached_tokens > 0
+
+
+def test_a_template_that_was_chosen_is_used_from_the_next_load_on(
+    talk: Talk, tmp_path: Path
+) -> None:
+    plain = load(talk, tmp_path, None)
+    assert "chatml" in plain.chat_template_choices
+    chosen = replace(CONFIG, chat_template="chatml")
+    talk.send(Configure(chosen, command_id="choose"))
+    configured = talk.until(Configured, 60.0)
+    assert isinstance(configured, Configured)
+    assert (configured.applied, configured.needs_reload) == ((), ("chat_template",))
+    short = ChatMessage("user", "Hi")
+    first = ask(talk, "a", short)
+    said = reply(talk, "a", first)
+    talk.events.clear()
+    info = load(talk, tmp_path, None, chosen)
+    assert (info.chat_template, info.template_note) == ("chatml", TemplateNote.NONE)
+    # What was said before is encoded again: it belongs to the other template.
+    assert ask(talk, "b", short, said, short).reason is FinishReason.LENGTH
+    assert queued(talk, "b").reencoded_tokens > 0
+
+
+def test_a_template_that_does_not_fit_the_model_is_refused_with_what_is_missing(
+    talk: Talk, tmp_path: Path
+) -> None:
+    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    config = replace(CONFIG, chat_template="gemma")
+    talk.send(LoadModel(models_dir=str(tmp_path), path=str(path), config=config))
+    failed = talk.until(ModelLoadFailed, 60.0)
+    assert isinstance(failed, ModelLoadFailed)
+    assert failed.error.code == "chat_template"
+    assert "<start_of_turn>" in failed.error.message
+    assert "chatml" in failed.error.action

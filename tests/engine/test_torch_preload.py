@@ -1,7 +1,8 @@
-"""torch's libraries, loaded with the interpreter free."""
+"""torch's libraries are loaded with the interpreter free, and its import holds nothing."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,60 @@ def test_nothing_to_do_once_torch_is_there():
     import torch  # noqa: F401 - this is what the test is about
 
     assert preload_torch() == []
+
+
+FIRST_MODEL = """
+import gc, sys, threading, weakref
+gc.disable()
+from engine.api.commands import LoadModel
+from engine.api.params import EngineConfig
+from engine.model_loader import LoadedEngine, ModelLoader
+changed = threading.Event()
+command = LoadModel(sys.argv[2], sys.argv[1], config=EngineConfig(device="cpu", num_blocks=16))
+loader = ModelLoader(command, changed.set)
+assert loader.join(60.0)
+engine = loader.outcomes.pop()
+assert isinstance(engine, LoadedEngine), engine
+core = weakref.ref(engine.core)
+del engine, loader
+print("held" if core() is not None else "free")
+"""
+
+
+def test_the_first_model_is_not_held_by_the_import_of_torch(tmp_path: Path):
+    from tests.helpers.tiny_gguf import TinyGguf
+
+    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST_MODEL, str(path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["free"]
+
+
+MISSING = """
+import sys
+from engine import torch_preload
+class Refuses:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise ImportError("torch is damaged")
+sys.meta_path.insert(0, Refuses())
+torch_preload.preload_torch = lambda: []
+try:
+    torch_preload.import_torch()
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_whoever_wants_torch_is_told_why_it_cannot_be_imported():
+    run = subprocess.run(
+        [sys.executable, "-c", MISSING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "torch is damaged"

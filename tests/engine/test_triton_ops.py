@@ -20,6 +20,7 @@ from engine.models.decoder import Decoder
 from engine.models.ops import DecoderOps, ReferenceOps
 from engine.models.triton_ops import TritonOps
 from kernels.launch_linear import DotLaunch
+from tests.helpers.grouped_model import GroupedModel
 from tests.helpers.runner_driver import RunnerDriver
 from tests.helpers.tiny_model import TinyModel, tiny_model
 
@@ -32,6 +33,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
     ),
     "qwen3": ("Qwen3ForCausalLM", {"head_dim": 32}),
+    "smollm3": ("SmolLM3ForCausalLM", {"head_dim": 16, "no_rope_layer_interval": 2}),
     "gemma3": (
         "Gemma3ForCausalLM",
         {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 5},
@@ -51,7 +53,9 @@ class Recorded(ModelRunner):
         return logits
 
 
-def steps_of(model: TinyModel, ops: DecoderOps, backend: type[Any]) -> tuple[list[Tensor], Any]:
+def steps_of(
+    model: TinyModel | GroupedModel, ops: DecoderOps, backend: type[Any]
+) -> tuple[list[Tensor], Any]:
     """Logits of a prompt in two chunks, one alone, and decodes of one, two and three rows."""
     decoder = Decoder(model.config, model.weights(), torch.float32, DEVICE, 64, ops)
     cache = KVCache(model.config, NUM_BLOCKS, BLOCK_SIZE, torch.float32, DEVICE)
@@ -77,7 +81,7 @@ def model_of(name: str) -> TinyModel:
     return tiny_model(architecture, seed=3, **{**shape, **entries})
 
 
-def check(model: TinyModel, backend: type[Any], ops: DecoderOps) -> None:
+def check(model: TinyModel | GroupedModel, backend: type[Any], ops: DecoderOps) -> None:
     """The same logits and the same pool as with the plain operations."""
     expected, wanted = steps_of(model, ReferenceOps(), PagedReferenceBackend)
     found, cache = steps_of(model, ops, backend)
@@ -104,6 +108,14 @@ def test_products_that_are_split(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_backend_that_stores_by_itself() -> None:
     check(model_of("qwen3"), PagedReferenceBackend, TritonOps(DEVICE))
+
+
+@pytest.mark.parametrize("kinds", [("Q4_1", "Q8_0", "Q4_0")], ids=str)
+def test_products_with_quantised_weights(kinds: tuple[str, ...]) -> None:
+    shape = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+    entries = {"vocab_size": 64, "num_hidden_layers": 2, "head_dim": 32, **shape}
+    model = GroupedModel(tiny_model("Qwen3ForCausalLM", seed=3, **entries), kinds)
+    check(model, PagedTritonBackend, TritonOps(DEVICE))
 
 
 def test_deterministic_rows_do_not_depend_on_how_many_there_are() -> None:

@@ -7,23 +7,14 @@ Greedy and seeded sampling with every filter and penalty, end tokens, stop strin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
-import torch
 
 from tests.helpers.storm_search import run_seed
 from tests.helpers.storm_subjects import TinySubject
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two threads wait for each other far longer than such small products take."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("lag", [0, 1])

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -47,14 +46,7 @@ from engine.model_loader import ModelLoader
 from engine.worker import Worker
 from tests.helpers.fake_loaded import install_fake_loader
 from tests.helpers.hash_runner import reference_output
-from tests.helpers.talk import Talk, submit, talk_with_engine
-
-
-@pytest.fixture
-def talk() -> Iterator[Talk]:
-    with talk_with_engine() as made:
-        yield made
-
+from tests.helpers.talk import Talk, submit
 
 LOAD = LoadModel(models_dir="")
 
@@ -181,6 +173,22 @@ def test_paused_engine_serves_commands_and_single_steps(talk, monkeypatch):
     assert len(talk.text("a")) == 2
     talk.send(ResumeEngine())
     talk.until(RequestFinished, request_id="a")
+
+
+def test_counters_are_true_while_the_engine_stands_still(talk, monkeypatch):
+    install_fake_loader(monkeypatch)
+    talk.send(LOAD)
+    talk.until(ModelLoaded)
+    talk.send(PauseEngine(), submit("a", "a question of some words"))
+    talk.until(EngineStats, num_waiting=1, used_blocks=0)
+    # Too soon after that for the counters' usual rate.
+    talk.send(StepEngine(1))
+    assert talk.until(EngineStats, num_running=1).used_blocks > 0
+    told = sum(isinstance(event, EngineStats) for event in talk.events)
+    for number in range(3):
+        talk.send(CountTokens("", command_id=f"q{number}"))
+        talk.until(TokensCounted, command_id=f"q{number}")
+    assert sum(isinstance(event, EngineStats) for event in talk.events) == told
 
 
 def test_cancel_is_served_while_paused(talk, monkeypatch):

@@ -1,9 +1,6 @@
 """Requests through the engine thread: several answers, forks, pauses, continued answers, pins."""
 
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from engine.api.commands import (
     Continue,
@@ -11,6 +8,7 @@ from engine.api.commands import (
     EditCost,
     Fork,
     LoadModel,
+    LocateBlocks,
     Pause,
     PauseEngine,
     Pin,
@@ -23,6 +21,7 @@ from engine.api.commands import (
     Unpin,
 )
 from engine.api.events import (
+    BlocksLocated,
     CommandFailed,
     EditCostReady,
     ModelLoaded,
@@ -36,15 +35,9 @@ from engine.api.events import (
 from engine.api.params import ChatMessage
 from tests.helpers.fake_loaded import install_fake_loader
 from tests.helpers.hash_runner import reference_output
-from tests.helpers.talk import Talk, submit, talk_with_engine
+from tests.helpers.talk import submit
 
 LOAD = LoadModel(models_dir="")
-
-
-@pytest.fixture
-def talk() -> Iterator[Talk]:
-    with talk_with_engine() as made:
-        yield made
 
 
 def loaded(talk, monkeypatch) -> None:
@@ -138,5 +131,70 @@ def test_edit_cost_counts_from_the_edited_message(talk, monkeypatch):
         EditCost("c", messages, 1, command_id="e"), EditCost("c", messages, 2, command_id="x")
     )
     cost = talk.until(EditCostReady, command_id="e")
-    assert (cost.invalidated_tokens, cost.invalidated_blocks) == (12, 2)
+    assert (cost.invalidated_tokens, cost.invalidated_blocks) == (12, 0)
+    assert cost.recompute_s == 0.0
     assert talk.until(CommandFailed, command_id="x").error.code == "invalid_value"
+
+
+def test_edit_cost_counts_the_answer_at_the_end(talk, monkeypatch):
+    loaded(talk, monkeypatch)
+    question = ChatMessage("user", "u" * 12)
+    talk.send(submit("a", question.content, max_tokens=6))
+    done = talk.until(RequestFinished, request_id="a")
+    text = "".join(e.text for e in talk.events if isinstance(e, TokensGenerated)) + done.text
+    answer = ChatMessage("assistant", text, done.turn)
+    talk.send(
+        EditCost("c", (question, answer), 0, command_id="question"),
+        EditCost("c", (question, answer), 1, command_id="answer"),
+        EditCost("c", (question,), 0, command_id="alone"),
+    )
+    alone = talk.until(EditCostReady, command_id="alone")
+    whole = talk.until(EditCostReady, command_id="question")
+    last = talk.until(EditCostReady, command_id="answer")
+    assert whole.invalidated_tokens == alone.invalidated_tokens + 6
+    assert last.invalidated_tokens == 6
+    assert last.kept_tokens == alone.kept_tokens + alone.invalidated_tokens
+    assert whole.kept_tokens == alone.kept_tokens
+
+
+def test_edit_cost_counts_the_blocks_that_are_in_the_pool(talk, monkeypatch):
+    loaded(talk, monkeypatch)
+    messages = (ChatMessage("system", "s" * 20), ChatMessage("user", "u" * 30))
+    talk.send(Submit(("a",), "c", messages, submit("x", max_tokens=1).params))
+    talk.until(RequestFinished, request_id="a")
+    talk.send(
+        EditCost("c", messages, 1, command_id="question"),
+        EditCost("c", messages, 0, command_id="system"),
+        EditCost("c", (*messages, ChatMessage("user", "later")), 2, command_id="later"),
+    )
+    # Of 50 tokens six full blocks of eight are there; two of them hold the system prompt alone.
+    question = talk.until(EditCostReady, command_id="question")
+    assert question.invalidated_blocks == 4
+    assert question.recompute_s > 0.0
+    assert talk.until(EditCostReady, command_id="system").invalidated_blocks == 6
+    assert talk.until(EditCostReady, command_id="later").invalidated_blocks == 0
+
+
+def test_blocks_of_a_branch_are_located(talk, monkeypatch):
+    loaded(talk, monkeypatch)
+    talk.send(submit("a", "u" * 20, max_tokens=6))
+    done = talk.until(RequestFinished, request_id="a")
+    text = "".join(e.text for e in talk.events if isinstance(e, TokensGenerated)) + done.text
+    question = ChatMessage("user", "u" * 20)
+    answer = ChatMessage("assistant", text, done.turn)
+    for name, messages in (
+        ("whole", (question, answer)),
+        ("question", (question,)),
+        ("longer", (question, answer, ChatMessage("user", "more"))),
+        ("other", (ChatMessage("user", "x" * 20),)),
+    ):
+        talk.send(LocateBlocks("c-a", messages, command_id=name))
+    whole = talk.until(BlocksLocated, command_id="whole")
+    asked = talk.until(BlocksLocated, command_id="question")
+    longer = talk.until(BlocksLocated, command_id="longer")
+    other = talk.until(BlocksLocated, command_id="other")
+    # The last token has no KV: of 26 tokens 25 are in the pool, three full blocks of eight.
+    assert (len(whole.block_ids), whole.num_tokens) == (3, 26)
+    assert asked.block_ids == whole.block_ids[:2]
+    assert (longer.block_ids, longer.num_tokens) == (whole.block_ids, 30)
+    assert other.block_ids == ()

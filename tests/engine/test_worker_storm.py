@@ -40,12 +40,12 @@ class _Inspector:
     def __init__(self) -> None:
         self.held = 0
 
-    def _slices(self, command_id: str) -> Generator[None, None, Reply]:
+    def _slices(self, command_id: str) -> Generator[float, None, Reply]:
         self.held += 1
         try:
-            for _ in range(20):
+            for done in range(20):
                 time.sleep(0.0002)
-                yield
+                yield done / 20
             return ParityReport(command_id, "a", "b", 0.0, (), -1, -1, -1, "")
         finally:
             self.held -= 1
@@ -97,11 +97,11 @@ def test_storm_of_commands_ended_at_any_moment(engines, seed):
     handle.owner.send(LoadModel(""))
     threads = threads_of(storms)
     time.sleep(rng.random() * 0.5)
-    assert clients[2].close(10.0), "a client could not leave"
+    assert clients[2].close(60.0), "a client could not leave"
     time.sleep(rng.random() * 0.3)
-    assert handle.owner.close(10.0), "the engine thread did not end"
+    assert handle.owner.close(60.0), "the engine thread did not end"
     for thread in threads:
-        thread.join(10.0)
+        thread.join(60.0)
         assert not thread.is_alive(), "sending blocked"
     for storm in storms:
         storm.check()
@@ -128,16 +128,16 @@ def test_storm_over_an_engine_that_dies(engines, seed, monkeypatch):
     storms = [Storm(f"k{i}", c, random.Random(seed * 10 + i)) for i, c in enumerate(clients)]
     handle.owner.send(LoadModel(""))
     for thread in threads_of(storms):
-        thread.join(10.0)
+        thread.join(60.0)
     handle.owner.send(LoadModel(""))
     handle.owner.send(storms[0].long_request())
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while not storms[0].has_heard(EngineStatus.FAILED) and time.monotonic() < deadline:
         # The other client's last command may have been to pause it.
         handle.owner.send(ResumeEngine())
         handle.owner.send(SetRate(None))
         time.sleep(0.005)
-    assert handle.owner.close(10.0)
+    assert handle.owner.close(60.0)
     for storm in storms:
         assert storm.has_heard(EngineStatus.FAILED)
         storm.check()
@@ -159,7 +159,7 @@ def test_storms_reach_what_they_are_for(engines):
         handle.owner.send(LoadModel(""))
         storm.start(150).join(20.0)
         time.sleep(0.3)
-        assert handle.owner.close(10.0)
+        assert handle.owner.close(60.0)
         storm.check()
         for event in storm.events:
             heard[type(event).__name__] += 1
