@@ -29,9 +29,12 @@ ALLOWED_IMPORTS = {
         "engine", "kernels", "torch", "numpy", "tokenizers", "safetensors", "gguf", "jinja2",
         "transformers", "huggingface_hub", "psutil",
     },
+    # Triton's own settings have to be changed before kernels are reached.
+    "engine.shipped_triton": {"triton", "platformdirs"},
     "app": {
         "app", "engine.api", "PySide6", "shiboken6", "numpy", "markdown_it", "pygments",
-        "platformdirs", "keyring", "psutil",
+        "platformdirs", "keyring", "psutil", "ziamath", "charset_normalizer", "jeepney",
+        "huggingface_hub", "httpx2",
     },
 }  # fmt: skip
 NOT_ON_EVERY_MACHINE = {"triton"}

@@ -11,8 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 TESTS = """
+import gc
 import threading
 import warnings
+import weakref
 
 from PySide6.QtCore import QTimer, qWarning
 from PySide6.QtWidgets import QWidget
@@ -45,6 +47,18 @@ def test_leaks_an_engine(qtbot):
 def test_leaks_a_timer(qtbot):
     kept.append(QTimer())
     kept[-1].start(1000)
+
+
+def test_leaves_a_cycle(qtbot):
+    assert not gc.isenabled()
+    cycle = {1, 2}
+    holder = [cycle]
+    holder.append(holder)
+    kept.append(weakref.ref(cycle))
+
+
+def test_the_cycle_is_gone():
+    assert kept[-1]() is None
 
 
 def test_qt_warning(qtbot):

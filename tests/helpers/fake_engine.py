@@ -10,48 +10,81 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from engine.api.client import ENGINE_THREAD_NAME, QueueClient
 from engine.api.commands import (
     Cancel,
     Command,
+    Configure,
+    Continue,
     CountTokens,
+    DescribeModel,
     Forecast,
     LoadModel,
+    Pin,
     SetFocus,
     Shutdown,
     Submit,
     SubscribePool,
     UnloadModel,
+    Unpin,
     UnsubscribePool,
 )
-from engine.api.errors import EngineError, ErrorInfo, NotSupportedYetError, PromptTooLongError
+from engine.api.errors import (
+    EngineError,
+    ErrorInfo,
+    InvalidValueError,
+    LoadCancelledError,
+    ModelNotFoundError,
+    NotSupportedYetError,
+)
 from engine.api.events import (
     CommandFailed,
+    Configured,
     EngineStatus,
     EngineStatusChanged,
     FinishReason,
-    ForecastReady,
+    ModelDescribed,
     ModelInfo,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
     ModelUnloaded,
-    PrefillProgress,
-    RequestFinished,
-    RequestQueued,
-    RequestUsage,
     TokensCounted,
-    TokensGenerated,
 )
-from engine.api.params import TurnTokens
-from engine.context_policy import fit_prompt
-from tests.helpers.fake_pool import BLOCK_SIZE, NUM_BLOCKS, FakePool, Running
-from tests.helpers.word_encoder import WordEncoder, words_of
+from engine.api.model_description import ModelDescription
+from engine.api.params import EngineConfig
+from engine.reconfigure import AT_ONCE
+from tests.helpers.fake_pool import BLOCK_SIZE, NUM_BLOCKS
+from tests.helpers.fake_requests import FakeRequests, Script
+from tests.helpers.word_encoder import words_of
 
-Script = Callable[[Submit], str]
+# As the real one: at most 15 snapshots a second.
+_POOL_INTERVAL_S = 1.0 / 15.0
+# It keeps its pace, unless it was held up for longer than this.
+_CATCH_UP_S = 0.05
+
 Refusal = Callable[[Submit], EngineError | None]
+
+MODEL = ModelInfo(
+    name="Scripted",
+    path="",
+    architecture="script",
+    num_parameters=1,
+    weights_bytes=1,
+    kv_bytes_per_token=62,
+    context_length=2048,
+    vocab_size=1000,
+    dtype="none",
+    device="cpu",
+    backend="scripted",
+    backend_reason="tests",
+    num_blocks=NUM_BLOCKS,
+    block_size=BLOCK_SIZE,
+    fingerprint="scripted",
+    has_chat_template=True,
+)
 
 
 def repeat_question(submit: Submit) -> str:
@@ -63,8 +96,9 @@ def repeat_question(submit: Submit) -> str:
 class FakeEngine(QueueClient):
     """Give it to ``Bridge`` as ``lambda: engine``; ``commands`` lists what it was sent.
 
-    ``tokens_per_s`` is for each request. ``load_error`` or ``refusal`` make it fail; ``hold_load``
-    set keeps it loading until it is cleared.
+    ``tokens_per_s`` is for each request. ``load_error``, ``load_errors`` (by path) or ``refusal``
+    make it fail; ``hold_load`` set keeps it loading until it is cleared, or the load cancelled.
+    ``models``: facts of models, ``descriptions``: what is said of them before, by path.
     """
 
     def __init__(
@@ -77,24 +111,23 @@ class FakeEngine(QueueClient):
         context_length: int = 2048,
     ) -> None:
         super().__init__()
-        self.encoder = WordEncoder()
-        self.info = replace(MODEL, context_length=context_length)
         self.commands: list[Command] = []
+        self.config = EngineConfig()
         self.hold_load = threading.Event()
         self.load_error = load_error
+        self.load_errors: dict[str, EngineError] = {}
+        self.models: dict[str, ModelInfo] = {}
+        self.descriptions: dict[str, ModelDescription | EngineError] = {}
         self.refusal = refusal
         self.script = script
         self._step_s = 1.0 / tokens_per_s
         self._load_s = load_s
         self._posted = threading.Event()
-        self._running: list[Running] = []
-        self._loaded = False
+        self._requests = FakeRequests(self.post, replace(MODEL, context_length=context_length))
         self._ending = False
         self._death: ErrorInfo | None = None
         self._subscribed = False
-        self._pool = FakePool()
-        self._step = 0
-        self._last_stats_s = 0.0
+        self._last_stats_s = self._last_pool_s = self._next_step_s = 0.0
         self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD_NAME, daemon=True)
         self.attach(self._posted.set, self._end)
 
@@ -121,20 +154,23 @@ class FakeEngine(QueueClient):
     def _run(self) -> None:
         self.post(EngineStatusChanged(EngineStatus.NO_MODEL))
         while not self._ending:
-            self._posted.wait(self._step_s if self._running else None)
+            wait_s = max(0.0, self._next_step_s - time.monotonic())
+            self._posted.wait(wait_s if self._requests.running else None)
             self._posted.clear()
             if self._death is not None:
                 break
             for command in self.take_commands():
                 self.commands.append(command)
                 self._serve(command)
-            if self._running:
+            now = time.monotonic()
+            if self._requests.running and now >= self._next_step_s:
+                self._next_step_s = max(self._next_step_s + self._step_s, now - _CATCH_UP_S)
                 self._one_step()
         if self._death is None:
             self.post(EngineStatusChanged(EngineStatus.STOPPED))
             return
-        for running in list(self._running):
-            self._finish(running, FinishReason.ERROR, self._death)
+        for running in list(self._requests.running):
+            self._requests.finish(running, FinishReason.ERROR, self._death)
         self.end(self._death)
         self.post(EngineStatusChanged(EngineStatus.FAILED, error=self._death))
 
@@ -142,26 +178,30 @@ class FakeEngine(QueueClient):
         match command:
             case LoadModel():
                 self._load(command)
+            case DescribeModel():
+                self._describe(command)
             case UnloadModel():
-                self._loaded = False
+                self._drop_model()
                 self.post(ModelUnloaded(command.command_id))
             case Submit():
                 self._submit(command)
+            case Continue():
+                self._submit(_continued(command), command.messages[-1].content)
             case Cancel(request_id=request_id):
-                for running in [r for r in self._running if r.request_id == request_id]:
-                    self._finish(running, FinishReason.CANCELLED)
+                for running in [r for r in self._requests.running if r.request_id == request_id]:
+                    self._requests.finish(running, FinishReason.CANCELLED)
             case SubscribePool():
                 self._subscribed = True
-                self.publish(
-                    self._pool.snapshot(self._running, self._step, self.info.context_length)
-                )
+                self._show_pool()
             case UnsubscribePool():
                 self._subscribed = False
+            case Configure():
+                self._configure(command)
             case Forecast():
-                self._forecast(command)
+                self._requests.forecast(command)
             case CountTokens(text=text, command_id=command_id):
                 self.post(TokensCounted(command_id, len(words_of(text))))
-            case SetFocus():
+            case SetFocus() | Pin() | Unpin():
                 pass
             case Shutdown():
                 self._ending = True
@@ -169,176 +209,80 @@ class FakeEngine(QueueClient):
                 error = NotSupportedYetError("The fake engine cannot do this.").info()
                 self.post(CommandFailed(command.command_id, type(command).__name__, error))
 
+    def _drop_model(self) -> None:
+        for running in list(self._requests.running):
+            self._requests.finish(running, FinishReason.CANCELLED)
+
+    def _describe(self, command: DescribeModel) -> None:
+        said = self.descriptions.get(command.path, ModelNotFoundError(f"No {command.path}."))
+        if isinstance(said, EngineError):
+            self.post(CommandFailed(command.command_id, "DescribeModel", said.info()))
+        else:
+            self.post(ModelDescribed(command.command_id, command.path, said))
+
     def _load(self, command: LoadModel) -> None:
+        self._drop_model()
         for fraction in (0.0, 0.5, 1.0):
             self.post(ModelLoading("weights", fraction))
             time.sleep(self._load_s / 3)
         while self.hold_load.is_set():
             time.sleep(0.005)
-        if self.load_error is not None:
-            self.post(ModelLoadFailed(command.command_id, self.load_error.info()))
+            if any(isinstance(waiting, UnloadModel) for waiting in list(self._commands)):
+                error = LoadCancelledError("Loading was stopped.").info()
+                self.post(ModelLoadFailed(command.command_id, error))
+                return
+        failure = self.load_errors.get(command.path, self.load_error)
+        if failure is not None:
+            self.post(ModelLoadFailed(command.command_id, failure.info()))
             return
-        self._loaded = True
-        self.post(ModelLoaded(command.command_id, self.info, self._load_s))
+        self._requests.info = self.models.get(command.path, self._requests.info)
+        self.config = command.config
+        self.post(ModelLoaded(command.command_id, self._requests.info, self._load_s))
         self.post(EngineStatusChanged(EngineStatus.READY))
 
-    def _submit(self, submit: Submit) -> None:
-        request_id, conversation_id = submit.request_ids[0], submit.conversation_id
-        try:
-            refusal = self.refusal(submit)
-            if refusal is not None:
-                raise refusal
-            fitted = fit_prompt(
-                self, submit.messages, submit.context, max_tokens=submit.params.max_tokens
-            )
-            if len(fitted.prompt.token_ids) >= self.info.context_length:
-                raise PromptTooLongError(
-                    "too long",
-                    prompt_tokens=len(fitted.prompt.token_ids),
-                    context_length=self.info.context_length,
-                )
-        except EngineError as refused:
-            self.post(
-                RequestFinished(
-                    request_id,
-                    conversation_id,
-                    FinishReason.ERROR,
-                    "",
-                    RequestUsage(),
-                    None,
-                    0,
-                    error=refused.info(),
-                )
-            )
-            return
-        prompt = fitted.prompt.token_ids
-        words = words_of(self.script(submit))
-        if submit.params.max_tokens is not None:
-            words = words[: submit.params.max_tokens]
-        cached = self._pool.cached(prompt)
-        history = fitted.prompt.history_end
-        running = Running(submit, prompt, cached, words, time.monotonic(), history)
-        self.post(
-            RequestQueued(
-                request_id, conversation_id, len(prompt), 0, submit.params, cut=fitted.cut
-            )
-        )
-        self.post(PrefillProgress(request_id, conversation_id, len(prompt), len(prompt), cached))
-        self._pool.compute(prompt)
-        self._running.append(running)
+    def _submit(self, submit: Submit, given: str = "") -> None:
+        refusal = self.refusal(submit)
+        if refusal is None:
+            self._requests.submit(submit, self.script, given)
+        else:
+            self._requests.refuse(submit, refusal.info())
 
-    def _forecast(self, command: Forecast) -> None:
-        try:
-            fitted = fit_prompt(
-                self, command.messages, command.context, max_tokens=command.max_tokens
-            )
-        except EngineError as error:
-            self.post(CommandFailed(command.command_id, "Forecast", error.info()))
+    def _configure(self, command: Configure) -> None:
+        config = command.config
+        if config.backend == "paged_triton":
+            error = InvalidValueError("There is no GPU here.", name="backend", value="paged_triton")
+            self.post(CommandFailed(command.command_id, "Configure", error.info()))
             return
-        prompt = fitted.prompt.token_ids
-        cached = self._pool.cached(prompt)
-        self.post(
-            ForecastReady(
-                command.command_id,
-                prompt_tokens=len(prompt),
-                cached_tokens=cached,
-                blocks_needed=0,
-                blocks_shared=cached // BLOCK_SIZE,
-                blocks_evicted=0,
-                blocks_short=0,
-                context_length=self.info.context_length,
-                cut=fitted.cut,
-                recomputed_tokens=max(0, fitted.prompt.history_end - cached),
-            )
-        )
+        names = [field.name for field in fields(config)]
+        changed = [name for name in names if getattr(config, name) != getattr(self.config, name)]
+        later = tuple(name for name in changed if name not in AT_ONCE)
+        kept = {name: getattr(self.config, name) for name in later}
+        self.config = replace(config, **kept)
+        applied = tuple(name for name in changed if name in AT_ONCE)
+        if "backend" in applied:
+            self._requests.info = replace(self._requests.info, backend=config.backend)
+        self.post(Configured(command.command_id, self.config, self._requests.info, applied, later))
 
     def _one_step(self) -> None:
-        self._step += 1
-        for running in list(self._running):
-            position = len(running.output)
-            if position >= len(running.words):
-                self._finish(running, FinishReason.STOP)
-                continue
-            word = running.words[position]
-            running.first_s = running.first_s or time.monotonic()
-            running.output.append(self.encoder.token(word))
-            running.chars += len(word)
-            self.post(
-                TokensGenerated(
-                    running.request_id,
-                    running.submit.conversation_id,
-                    (running.output[-1],),
-                    word,
-                )
-            )
-        if self._subscribed:
-            self._show_pool()
+        self._requests.one_step()
         now = time.monotonic()
+        is_due = self._requests.has_ended or now - self._last_pool_s > _POOL_INTERVAL_S
+        if self._subscribed and is_due:
+            self._requests.has_ended = False
+            self._last_pool_s = now
+            self._show_pool()
         if now - self._last_stats_s > 0.2:
             self._last_stats_s = now
-            self.post(self._pool.stats(self._running, self._step))
+            requests = self._requests
+            self.post(requests.pool.stats(requests.running, requests.step))
 
     def _show_pool(self) -> None:
-        context = self.info.context_length
-        self.publish(self._pool.snapshot(self._running, self._step, context))
-
-    def _finish(
-        self, running: Running, reason: FinishReason, error: ErrorInfo | None = None
-    ) -> None:
-        self._running.remove(running)
-        limit = ""
-        if reason is FinishReason.STOP and len(running.words) == running.submit.params.max_tokens:
-            reason, limit = FinishReason.LENGTH, "max_tokens"
-        ids = running.prompt + running.output
-        self._pool.compute(ids[:-1])
-        now = time.monotonic()
-        seconds = max(now - running.started_s, 1e-6)
-        usage = RequestUsage(
-            prompt_tokens=len(running.prompt),
-            cached_tokens=running.cached,
-            computed_tokens=len(running.prompt) - running.cached,
-            output_tokens=len(running.output),
-            ttft_s=(running.first_s or now) - running.started_s,
-            total_s=seconds,
-            tokens_per_s=len(running.output) / seconds,
-        )
-        turn = TurnTokens(
-            tuple(running.prompt[running.history :]),
-            tuple(running.output),
-            running.chars,
-            MODEL.fingerprint,
-        )
-        seed = running.submit.params.seed or 7
-        self.post(
-            RequestFinished(
-                running.request_id,
-                running.submit.conversation_id,
-                reason,
-                "",
-                usage,
-                turn,
-                seed,
-                limit=limit,
-                error=error,
-            )
-        )
+        requests = self._requests
+        context = requests.info.context_length
+        self.publish(requests.pool.snapshot(requests.running, requests.step, context))
 
 
-MODEL = ModelInfo(
-    name="Scripted",
-    path="",
-    architecture="script",
-    num_parameters=1,
-    weights_bytes=1,
-    kv_bytes_per_token=62,
-    context_length=2048,
-    vocab_size=1000,
-    dtype="none",
-    device="cpu",
-    backend="scripted",
-    backend_reason="tests",
-    num_blocks=NUM_BLOCKS,
-    block_size=BLOCK_SIZE,
-    fingerprint="scripted",
-    has_chat_template=True,
-)
+def _continued(command: Continue) -> Submit:
+    """The question whose answer goes on."""
+    ids, messages = (command.request_id,), command.messages[:-1]
+    return Submit(ids, command.conversation_id, messages, command.params, command.context)

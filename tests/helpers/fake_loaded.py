@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.api.errors import EngineError
 from engine.api.events import ModelInfo
-from engine.api.params import ChatMessage
+from engine.api.params import ChatMessage, TurnTokens
 from engine.model_loader import LoadedEngine, ModelLoader
 from tests.helpers.engine_cases import CheckedEngine
 
@@ -72,6 +72,9 @@ class CharEncoder:
             else:
                 ids += CharTokenizer().encode_text(message.content)
         return _Prompt(ids, start)
+
+    def usable_turn(self, message: ChatMessage) -> TurnTokens | None:
+        return message.turn
 
 
 def fake_engine(**config: object) -> LoadedEngine:

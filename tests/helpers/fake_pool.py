@@ -18,7 +18,9 @@ NUM_BLOCKS = 512
 
 @dataclass(slots=True)
 class Running:
-    """One answer in progress. ``history``: tokens of the turns before."""
+    """One answer in progress. ``history``: tokens of the turns before. ``given``: tokens of the
+    output that an answer had before it went on. ``index``: which of several answers.
+    """
 
     submit: Submit
     prompt: list[int]
@@ -29,36 +31,47 @@ class Running:
     output: list[int] = field(default_factory=list)
     first_s: float = 0.0
     chars: int = 0
+    given: int = 0
+    index: int = 0
 
     @property
     def request_id(self) -> str:
-        return self.submit.request_ids[0]
+        return self.submit.request_ids[self.index]
 
 
 class FakePool:
     """Remembers which beginnings of prompts were computed."""
 
     def __init__(self) -> None:
-        self._computed: dict[tuple[int, ...], int] = {}
+        # A chain, as the real cache's: looking up a long prompt must not cost its square.
+        self._computed: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._by_request: dict[str, list[int]] = {}
 
     def cached(self, ids: list[int]) -> int:
         """Tokens of a prompt whose blocks were computed before."""
-        cached = 0
-        while (end := cached + BLOCK_SIZE) < len(ids) and tuple(ids[:end]) in self._computed:
-            cached = end
+        cached, parent = 0, -1
+        while (end := cached + BLOCK_SIZE) < len(ids):
+            found = self._computed.get((parent, tuple(ids[cached:end])))
+            if found is None:
+                break
+            cached, parent = end, found
         return cached
 
-    def compute(self, ids: list[int]) -> None:
-        """The full blocks of these tokens are there from now on."""
+    def compute(self, ids: list[int]) -> list[int]:
+        """The full blocks of these tokens are there from now on. Returns them."""
+        blocks, parent = [], -1
         for end in range(BLOCK_SIZE, len(ids) + 1, BLOCK_SIZE):
-            self._computed.setdefault(tuple(ids[:end]), len(self._computed) % NUM_BLOCKS)
+            key = (parent, tuple(ids[end - BLOCK_SIZE : end]))
+            parent = self._computed.setdefault(key, len(self._computed))
+            blocks.append(parent % NUM_BLOCKS)
+        return blocks
 
     def _tables(self, answers: list[Running]) -> dict[str, list[int]]:
-        tables: dict[str, list[int]] = {}
-        for running in answers:
-            ends = range(BLOCK_SIZE, len(running.prompt) + 1, BLOCK_SIZE)
-            tables[running.request_id] = [self._computed[tuple(running.prompt[:e])] for e in ends]
-        return tables
+        known = self._by_request
+        self._by_request = {
+            r.request_id: known.get(r.request_id) or self.compute(r.prompt) for r in answers
+        }
+        return self._by_request
 
     def stats(self, answers: list[Running], step: int) -> EngineStats:
         """What the status strip shows."""

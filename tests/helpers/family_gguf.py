@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -20,14 +22,15 @@ def write_gguf(
     model: TinyModel,
     architecture: str,
     path: Path,
+    tokenizer: Mapping[str, Any] | None = None,
     *,
-    divisors: list[float] | None = None,
+    rope_factors: Mapping[str, list[float]] = MappingProxyType({}),
     **extra: Any,
 ) -> Path:
-    """A file of ``model``, whose vocabulary has ``VOCAB_SIZE`` tokens.
+    """A file of ``model``, whose vocabulary has ``VOCAB_SIZE`` tokens, or those of ``tokenizer``.
 
-    Names come from the gguf package. ``divisors``: of the rotary frequencies. ``extra``: further
-    metadata of the architecture, with ``__`` for a dot.
+    Names come from the gguf package. ``rope_factors``: tensors of the rotary embedding.
+    ``extra``: further metadata of the architecture, with ``__`` for a dot.
     """
     config = model.config
     writer = gguf.GGUFWriter(path, architecture)
@@ -46,7 +49,7 @@ def write_gguf(
         **{key.replace("__", "."): value for key, value in extra.items()},
     }
     entries = {f"{architecture}.{key}": value for key, value in sizes.items()}
-    for key, value in {**entries, **TinyGguf().tokenizer_metadata()}.items():
+    for key, value in {**entries, **(tokenizer or TinyGguf().tokenizer_metadata())}.items():
         add_entry(writer, key, value)
     kind = next(arch for arch, name in MODEL_ARCH_NAMES.items() if name == architecture)
     names = get_tensor_name_map(kind, config.num_layers)
@@ -56,8 +59,8 @@ def write_gguf(
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert found is not None, name
         writer.add_tensor(found, _converted(name, tensor.numpy(), model, architecture))
-    if divisors is not None:
-        writer.add_tensor("rope_freqs.weight", np.array(divisors, np.float32))
+    for name, factors in rope_factors.items():
+        writer.add_tensor(name, np.array(factors, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -69,7 +72,7 @@ def _converted(name: str, values: Any, model: TinyModel, architecture: str) -> A
     config = model.config
     if architecture == "gemma3" and name.endswith("norm.weight"):
         return values + np.float32(1.0)
-    if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
+    if architecture in ("llama", "smollm3") and ("q_proj" in name or "k_proj" in name):
         halves = values.reshape(-1, 2, config.head_dim // 2, *values.shape[1:])
         return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(values.shape)
     return np.ascontiguousarray(values)

@@ -1,7 +1,9 @@
-"""Compiles launches of Triton kernels for a GPU that is not there: ``python …/offline_compile.py``.
+"""Compiles launches of Triton kernels for a GPU that is not there.
 
-Triton's interpreter takes much that its compiler refuses. Prints one JSON line a launch: the
-kernel's name, its shared memory in bytes and those of ``INSTRUCTIONS`` that it has.
+``python …/offline_compile.py [CAPABILITY]``, 90 if none is given; for others what is chosen for
+desktop GPUs is compiled. Triton's interpreter takes much that its compiler refuses. Prints one JSON
+line a launch: the kernel's name, its shared memory in bytes and those of ``INSTRUCTIONS`` that it
+has.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-CAPABILITY = 90
+from kernels import launch_linear
+
+CAPABILITY = int(sys.argv[1]) if len(sys.argv) > 1 else 90
+DEPENDENT = CAPABILITY >= 90
+DESKTOP_SHARED = 99 * 1024
 INSTRUCTIONS = (
     "wgmma",
     "mma.sync",
@@ -62,10 +68,10 @@ def _products() -> None:
     for rows in (1, 7, 16, 32, 64):
         x, weight = torch.zeros((rows, 1024), dtype=kind), torch.zeros((2048, 1024), dtype=kind)
         bias, residual = weight[:, 0].contiguous(), torch.zeros((rows, 2048), dtype=kind)
-        skinny_linear(x, weight, bias, residual=residual, norm_weight=weight[0], pdl=True)
-        skinny_linear(x, weight, bias, gate="silu", pdl=True)
-        linear_add_rms_norm(x, weight, bias, residual, bias, 1e-6, pdl=True)
-    skinny_linear(x, weight, launch=fixed_launch(1024, kind), gate="gelu_tanh", pdl=True)
+        skinny_linear(x, weight, bias, residual=residual, norm_weight=weight[0], pdl=DEPENDENT)
+        skinny_linear(x, weight, bias, gate="silu", pdl=DEPENDENT)
+        linear_add_rms_norm(x, weight, bias, residual, bias, 1e-6, pdl=DEPENDENT)
+    skinny_linear(x, weight, launch=fixed_launch(1024, kind), gate="gelu_tanh", pdl=DEPENDENT)
 
 
 def _glue() -> None:
@@ -76,23 +82,90 @@ def _glue() -> None:
 
     kind = torch.bfloat16
     x = torch.zeros((3, 576), dtype=kind)
-    rms_norm(x, x[0], 1e-6, pdl=True)
-    add_rms_norm(x, x, x[0], 1e-6, inplace=True, pdl=True)
-    silu_and_mul(x, pdl=True)
-    gelu_and_mul(x, pdl=True)
+    rms_norm(x, x[0], 1e-6, pdl=DEPENDENT)
+    add_rms_norm(x, x, x[0], 1e-6, inplace=True, pdl=DEPENDENT)
+    silu_and_mul(x, pdl=DEPENDENT)
+    gelu_and_mul(x, pdl=DEPENDENT)
     pool = [torch.zeros((2, 16, 2, 80), dtype=kind) for _ in range(2)]
     cos, qkv = torch.zeros((9, 80), dtype=kind), torch.zeros((3, 10 * 80), dtype=kind)
     places, norm = torch.arange(3), torch.zeros((8, 80), dtype=kind)
     for weights in (None, norm):
-        qkv_rope_store(qkv, cos, cos, places, *pool, places, norm=weights, pdl=True)
+        qkv_rope_store(qkv, cos, cos, places, *pool, places, norm=weights, pdl=DEPENDENT)
     copy_blocks(block_caches(pool[:1], pool[1:]), places[:1], places[1:2])
+
+
+def _attention() -> None:
+    from kernels.launch import PrefillLaunch
+    from kernels.paged_decode import paged_decode
+    from kernels.paged_prefill import paged_prefill, paged_prefill_batch
+    from kernels.shared_prefix_decode import shared_prefix_decode
+
+    kind = torch.bfloat16
+    pool = torch.zeros((8, 16, 8, 128), dtype=kind)
+    query, tables = torch.zeros((3, 16, 128), dtype=kind), torch.zeros((3, 4), dtype=torch.int64)
+    lengths = torch.tensor([20, 30, 40])
+    paged_decode(query, pool, pool, tables, lengths, 0.1)
+    paged_decode(query, pool, pool, tables, lengths, 0.1, window=16)
+    members, shared = torch.tensor([[0, 1]]), torch.tensor([1])
+    shared_prefix_decode(query, pool, pool, tables, lengths, members, shared, 0.1)
+    paged_prefill(query, pool, pool, tables[0], 20, 0.1)
+    tiles = torch.zeros((2, 8), dtype=torch.int32)
+    for rows, window in ((64, None), (64, 16), (128, None)):
+        launch = PrefillLaunch(rows, 64, 8 if rows > 64 else 4, 3, spread=8 if rows < 128 else 0)
+        paged_prefill_batch(query, pool, pool, tables.view(-1), tiles, 0.1, launch, window=window)
+
+
+def _grouped() -> None:
+    from kernels.grouped_linear import expand_grouped, grouped_linear
+
+    kind = torch.bfloat16
+    for bits, group, rows, outputs in ((4, 32, 1, 8192), (8, 16, 17, 2048)):
+        codes = torch.zeros((outputs, 1024 * bits // 8), dtype=torch.uint8)
+        scale = torch.zeros((outputs, 1024 // group), dtype=torch.float16)
+        x, residual = (
+            torch.zeros((rows, 1024), dtype=kind),
+            torch.zeros((rows, outputs), dtype=kind),
+        )
+        grouped_linear(x, codes, scale, scale, bits=bits, residual=residual, pdl=DEPENDENT)
+        expand_grouped(codes, scale, scale, bits, kind)
+
+
+def _largest() -> None:
+    """What takes the most shared memory: wide heads, many rows, 32 bits."""
+    from kernels.launch import prefill_launch
+    from kernels.paged_decode import paged_decode
+    from kernels.paged_prefill import paged_prefill_batch
+
+    tiles = torch.zeros((2, 8), dtype=torch.int32)
+    for head_dim, kind in ((128, torch.bfloat16), (256, torch.bfloat16), (64, torch.float32)):
+        pool = torch.zeros((8, 16, 8, head_dim), dtype=kind)
+        query, tables = torch.zeros((3, 16, head_dim), dtype=kind), torch.zeros((3, 4)).long()
+        paged_decode(query, pool, pool, tables, torch.tensor([20, 30, 40]), 0.1)
+        launch = prefill_launch(2048, 2, head_dim, kind.itemsize, query.device)
+        paged_prefill_batch(query, pool, pool, tables.view(-1), tiles, 0.1, launch)
+
+
+def _drawing() -> None:
+    from kernels.reference.sample import RowParameters, pack
+    from kernels.sample import sample
+
+    logits = torch.zeros((2, 5000), dtype=torch.bfloat16)
+    rows = [RowParameters(seed=1, output_index=0, temperature=1.0, top_p=0.9)] * 2
+    parameters = torch.from_numpy(pack(rows))
+    for filtered in (False, True):
+        sample(logits, parameters, filtered=filtered, logprobs=filtered)
 
 
 def main() -> None:
     driver.set_active(_NoDriver())
     JITFunction.__getitem__ = _compile_only
-    _products()
-    _glue()
+    if CAPABILITY != 90:
+        launch_linear.shared_bytes = lambda _device: DESKTOP_SHARED
+        for part in (_products, _grouped, _largest):
+            part()
+        return
+    for part in (_products, _glue, _grouped, _attention, _drawing):
+        part()
 
 
 if __name__ == "__main__":

@@ -41,10 +41,17 @@ def logit_error(driver: RunnerDriver, reference: Any, prompt: Sequence[int]) -> 
         return out[batch.sample_rows]
 
     runner.compute_logits = record  # type: ignore[method-assign]
+    steps = runner._device_steps
+    graphs = None if steps is None else steps.graphs
+    if steps is not None:
+        # A replayed step passes the recorder by.
+        steps.graphs = None
     request = driver.request("logits", prompt)
     driver.prefill(request, 5)
     driver.finish(request)
     runner.compute_logits = compute  # type: ignore[method-assign]
+    if steps is not None:
+        steps.graphs = graphs
     # A backend without a pool computes some tokens again: the last of them count.
     found = torch.cat(logits)[-len(prompt) :]
     with torch.inference_mode():

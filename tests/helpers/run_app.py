@@ -49,7 +49,7 @@ def _main() -> int:
     class NeverCached(FakeEngine):
         def __init__(self) -> None:
             super().__init__()
-            self._pool.cached = lambda ids: 0  # type: ignore[method-assign]
+            self._requests.pool.cached = lambda ids: 0  # type: ignore[method-assign]
 
     class NeverEnds(FakeEngine):
         def close(self, timeout_s: float = 5.0) -> bool:
@@ -63,6 +63,8 @@ def _main() -> int:
 
     if sys.argv[1] == "lost-once":
         return _lost_once(sys.argv[2:])
+    if sys.argv[1] == "poisoned":
+        _poison_the_painter()
 
     def engine() -> EngineClient:
         match sys.argv[1]:
@@ -79,6 +81,30 @@ def _main() -> int:
     status = main(sys.argv[2:], engine)
     sys.stderr.write(f"torch loaded: {'torch' in sys.modules}\n")
     return status
+
+
+def _poison_the_painter() -> None:
+    """A conversation that says POISON ends the process when it is painted."""
+    import os
+
+    from PySide6.QtGui import QPaintEvent
+
+    from app.widgets.transcript.message import MessageView
+    from app.widgets.transcript.view import Transcript
+
+    show, paint = Transcript.set_messages, Transcript.paintEvent
+
+    def set_messages(self: Transcript, views: list[MessageView]) -> None:
+        self.is_poisoned = any("POISON" in view.text for view in views)  # type: ignore[attr-defined]
+        show(self, views)
+
+    def paint_event(self: Transcript, event: QPaintEvent) -> None:
+        if self.is_poisoned:  # type: ignore[attr-defined]
+            os.abort()
+        paint(self, event)
+
+    Transcript.set_messages = set_messages  # type: ignore[method-assign]
+    Transcript.paintEvent = paint_event  # type: ignore[method-assign]
 
 
 def _lost_once(arguments: list[str]) -> int:

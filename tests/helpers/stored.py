@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from app.conversation import ASSISTANT, USER, Conversation, Message
 from app.store import Store
 
@@ -27,3 +29,20 @@ def loaded(store: Store, conversation: Conversation) -> Conversation:
 
 def contents(conversation: Conversation) -> list[str]:
     return [message.content for message in conversation.path()]
+
+
+def back_to_schema_3(connection: sqlite3.Connection) -> None:
+    """Takes away what schema 4 added, and says so."""
+    added = {
+        "conversations": (
+            *("pinned", "archived", "folder", "tags", "deleted_at", "params", "prompt_id"),
+        ),
+        "messages": ("deleted_at", "facts"),
+    }
+    for table, columns in added.items():
+        connection.execute(f"DROP INDEX {table}_deleted")
+        for column in columns:
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for table in ("system_prompts", "draft_attachments"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("PRAGMA user_version = 3")

@@ -32,7 +32,11 @@ _SCALE_OFFSETS = {
 
 @dataclass
 class TinyGguf:
-    """What to write. ``extra`` metadata replaces or, with None, removes an entry."""
+    """What to write. ``extra`` metadata replaces or, with None, removes an entry.
+
+    ``part_tensors``: tensors in one file at most, of which there then are several; 0: in one.
+    ``bare_first``: the first of them has none.
+    """
 
     weight_type: GGMLQuantizationType = GGMLQuantizationType.F32
     architecture: str = "llama"
@@ -43,6 +47,8 @@ class TinyGguf:
     pre_tokenizer: str = "smollm"
     merges: tuple[str, ...] = ("h e", "l l", "he ll", "hell o", "Ġ w")
     extra: Mapping[str, Any] = field(default_factory=dict)
+    part_tensors: int = 0
+    bare_first: bool = False
 
     def tokens(self) -> list[str]:
         """Control tokens, the 256 bytes, then what the merges make."""
@@ -50,19 +56,25 @@ class TinyGguf:
         return [*CONTROL_TOKENS, *table, *(merge.replace(" ", "") for merge in self.merges)]
 
     def write(self, path: Path) -> Path:
-        writer = gguf.GGUFWriter(path, self.architecture)
+        """Writes it to ``path``, in several parts beside it; returns ``path``, or the first."""
+        writer = gguf.GGUFWriter(
+            path,
+            self.architecture,
+            split_max_tensors=self.part_tensors,
+            small_first_shard=self.bare_first,
+        )
         self._add_metadata(writer)
         random = np.random.default_rng(self.seed)
         for name, shape in self._shapes().items():
             if name == self.left_out:
                 continue
             kind = GGMLQuantizationType.F32 if len(shape) == 1 else self.weight_type
-            writer.add_tensor(name, _values(random, shape, kind), raw_dtype=kind)
+            writer.add_tensor(name, quantised_rows(random, shape, kind), raw_dtype=kind)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        return path
+        return path if path.exists() else min(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))
 
     def _add_metadata(self, writer: gguf.GGUFWriter) -> None:
         name = self.architecture
@@ -125,7 +137,9 @@ def add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
     """Adds a metadata entry in the type of its value; None adds nothing."""
     if value is None:
         return
-    if isinstance(value, str):
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, str):
         writer.add_string(key, value)
     elif isinstance(value, float):
         writer.add_float32(key, value)
@@ -135,9 +149,10 @@ def add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
         writer.add_uint32(key, value)
 
 
-def _values(
+def quantised_rows(
     random: np.random.Generator, shape: tuple[int, ...], kind: GGMLQuantizationType
 ) -> np.ndarray[Any, Any]:
+    """Random values as a file stores them: rows of bytes, or of numbers if ``kind`` is one."""
     if kind not in _SCALE_OFFSETS:
         return gguf.quantize(random.standard_normal(shape, np.float32), kind)
     # The package can expand these kinds and not make them: any bytes will do, but for the scales.

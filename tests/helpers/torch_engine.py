@@ -65,6 +65,8 @@ def torch_engine(
     num_blocks: int = 64,
     block_size: int = 8,
     dtype: str = "float32",
+    device: str = "cpu",
+    deterministic: bool = False,
     **config: object,
 ) -> TorchEngine:
     """An engine over ``model``; prefix caching is off where the backend has no pool."""
@@ -73,9 +75,10 @@ def torch_engine(
         model.weights(),
         num_blocks=num_blocks,
         block_size=block_size,
-        device="cpu",
+        device=device,
         dtype=dtype,
         backend=backend,
+        deterministic=deterministic,
     )
     values: dict[str, object] = {"block_size": block_size, "watermark": 0.0, **config}
     values.setdefault("prefix_caching", runner.attention.cache is not None)

@@ -17,6 +17,7 @@ class WordEncoder:
 
     def __init__(self) -> None:
         self._vocabulary: dict[str, int] = {}
+        self._texts: dict[str, list[int]] = {}
 
     def token(self, word: str) -> int:
         return self._vocabulary.setdefault(word.strip(), len(self._vocabulary) + 10)
@@ -27,12 +28,17 @@ class WordEncoder:
         history_end = 0
         for message in messages:
             ids.append(_ROLES[message.role])
-            ids += [self.token(word) for word in words_of(message.content)]
+            ids += self._ids_of(message.content)
             if message.role == "assistant":
                 history_end = len(ids)
             ids.append(END)
         # As with the real engine, an answer's header belongs to the prompt of its turn.
         return SimpleNamespace(token_ids=[*ids, ASSISTANT], history_end=history_end)
+
+    def _ids_of(self, text: str) -> list[int]:
+        if text not in self._texts:
+            self._texts[text] = [self.token(word) for word in words_of(text)]
+        return self._texts[text]
 
 
 def words_of(text: str) -> list[str]:
