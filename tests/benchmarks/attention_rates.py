@@ -54,10 +54,12 @@ from kernels.launch import (
     DecodeLaunch,
     PrefillLaunch,
     decode_launch,
+    prefill_launch,
     shared_launch,
 )
 from kernels.paged_decode import paged_decode
-from kernels.paged_prefill import paged_prefill
+from kernels.paged_prefill import paged_prefill, paged_prefill_batch
+from kernels.prefill_tiles import ChunkPlace, tile_list
 from kernels.shared_prefix_decode import plan_shared_prefix_decode, shared_prefix_decode
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE = 16, 8, 128, 16
@@ -78,7 +80,7 @@ PREFILL_SHAPES = [
     for tokens in (512, 2048, 8192)
     for cached in (0, tokens, 19 * tokens)
     if tokens + cached <= 40960
-]
+] + [(16, 8000), (64, 8000), (256, 8000), (256, 32000)]
 
 
 class Pool:
@@ -232,9 +234,21 @@ def prefill_row(
     table = pool.tables(1, context)[0]
     query = torch.randn((tokens, HEADS, HEAD_DIM), device="cuda", dtype=torch.bfloat16)
 
-    def call() -> Tensor:
+    def whole() -> Tensor:
         return paged_prefill(query, pool.k, pool.v, table, cached, SCALE, launch=launch)
 
+    # As the engine does it: where tiles are few, their keys are cut into parts.
+    cut = prefill_launch(tokens, HEADS // KV_HEADS, HEAD_DIM, 2, table.device, KV_HEADS)
+    chunk = ChunkPlace(0, tokens, cached, 0)
+    tiles = torch.from_numpy(tile_list([chunk], HEADS // KV_HEADS, cut)).cuda()
+    counters = torch.zeros((len(tiles), KV_HEADS), dtype=torch.int32, device="cuda")
+
+    def in_parts() -> Tensor:
+        return paged_prefill_batch(
+            query, pool.k, pool.v, table, tiles, SCALE, cut, counters=counters
+        )
+
+    call = whole if launch else in_parts
     last = query[-16:]
     error = float((call()[-16:] - dense(pool, last, table, context)).abs().max())
     replays = 50 if context <= 8192 else 10
@@ -244,6 +258,9 @@ def prefill_row(
         "part": "prefill", "tokens": tokens, "cached": cached, "us": round(spent, 1),
         "tflop_s": round(flops / spent / 1e6, 1), "error": round(error, 5),
     }  # fmt: skip
+    if launch is None:
+        result |= {"tiles": len(tiles), "most_parts": int((tiles[:, 7] % 64).max())}
+        result["whole_us"] = round(microseconds([whole] * 2, replays), 1)
     if fa3 is not None:
         cumulated = torch.tensor([0, tokens], dtype=torch.int32, device="cuda")
         used = torch.tensor([context], dtype=torch.int32, device="cuda")

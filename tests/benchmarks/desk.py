@@ -3,6 +3,7 @@ moment at which they reached the client."""
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -56,6 +57,7 @@ class Desk:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        gc.unfreeze()
         if not self._client.close(_REPLY_TIMEOUT_S) and error is None:
             raise RuntimeError("the engine thread did not end")
 
@@ -94,6 +96,8 @@ class Desk:
                 self.send(load)
                 event = self._until(ModelLoaded, _LOAD_TIMEOUT_S)
         assert isinstance(event, ModelLoaded)
+        # As the application does: what loading left is large, and a collection would walk it.
+        gc.freeze()
         return event.model
 
     def _until(self, kind: type[Event], timeout_s: float) -> Event:

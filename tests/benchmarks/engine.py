@@ -11,6 +11,8 @@ from pathlib import Path
 # As a script this folder would be the first on the path, not the repository.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.benchmarks.suite import PARTS
+
 MODULES = {
     "cpu": "cpu",
     "seeds": "seeds",
@@ -20,7 +22,9 @@ MODULES = {
     "decode": "decode_steps",
     "prefill": "prefill_steps",
     "kernels": "kernel_rates",
+    "quantized": "quantized_rates",
     "gui-tax": "gui_tax",
+    "suite": "suite",
 }
 """Workload -> module; its ``measure(options)`` prints the rows and returns the last object."""
 
@@ -56,6 +60,10 @@ def parser() -> argparse.ArgumentParser:
     ):
         cells.add_argument(f"--{name}", type=int, nargs="+", default=(), help=text)
     cells.add_argument("--peers", type=Path, help="kernels: folder of fa3_peer.py")
+    cells.add_argument("--sweep", action="store_true", help="quantized: other launches too")
+    suite = made.add_argument_group("suite")
+    suite.add_argument("--parts", nargs="+", default=(), choices=PARTS, help="all by default")
+    suite.add_argument("--seconds", type=float, default=720.0, help="of all parts together")
     return made
 
 

@@ -6,6 +6,7 @@ Nothing here imports the application or GGUF, which are not on every machine.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from engine.models.config import ModelConfig
 from engine.tokenizer import Tokenizer
 from tests.benchmarks.options import RANDOM, Options, model_path, models_dir
 from tests.benchmarks.random_models import num_parameters, random_weights, shape_of
+from tests.benchmarks.report import emit
 from tests.benchmarks.runners import NullRunner, NullStream, WatchedRunner
 from tests.benchmarks.word_chat import FINGERPRINT, word_encoder, word_tokenizer
 
@@ -60,7 +62,16 @@ class Bench:
             "backend": self.runner.attention.name,
             "lag": self.core.config.lag,
             "token_budget": self.core.config.token_budget,
+            **self.graphs(),
         }
+
+    def graphs(self) -> dict[str, object]:
+        """How many CUDA graphs there are, and why there are no more if a capture failed."""
+        steps = self.runner._device_steps
+        if steps is None or steps.graphs is None:
+            return {}
+        failed = {"capture_failed": steps.graphs.failure} if steps.graphs.failure else {}
+        return {"graphs": steps.graphs.count, **failed}
 
     def fill_pool(self) -> None:
         """Puts noise into every slot: zeros would be faster than any real context."""
@@ -130,8 +141,7 @@ def loaded(bench: Bench) -> LoadedEngine:
     """The engine as the loader would hand it to the engine thread, warm; it chats in words."""
     warm = SamplingParams(temperature=0.0, max_tokens=_WARM_UP_TOKENS, ignore_eos=True)
     bench.core.generate([[0] * _WARM_UP_TOKENS], warm)
-    while bench.runner.prepare():
-        """As the application does in the first idle seconds."""
+    _prepare(bench)
     bench.core.pool.drop_cached("benchmark")
     block_bytes = bench.config.kv_bytes_per_token(bench.dtype.itemsize) * bench.core.pool.block_size
     info = ModelInfo(
@@ -161,6 +171,29 @@ def loaded(bench: Bench) -> LoadedEngine:
         load_s=0.0,
         background_encoder=word_encoder(bench.tokenizer),
     )
+
+
+def _prepare(bench: Bench) -> None:
+    """As the application does in the first idle seconds. Says what that takes on a GPU: seconds,
+    and megabytes that torch knows of and that only CUDA knows of.
+    """
+    start, before = time.perf_counter(), _taken_mb(bench.device)
+    while bench.runner.prepare():
+        """One size after the other."""
+    if bench.graphs():
+        taken = [now - then for now, then in zip(_taken_mb(bench.device), before, strict=True)]
+        seconds = time.perf_counter() - start
+        sizes = {"torch_mb": taken[0], "cuda_mb": taken[1]}
+        emit({"part": "prepare", **bench.graphs(), "seconds": seconds, **sizes})
+
+
+def _taken_mb(device: torch.device) -> tuple[float, float]:
+    """What torch has taken of the device, and all others together."""
+    if device.type != "cuda":
+        return 0.0, 0.0
+    free, total = torch.cuda.mem_get_info(device)
+    known = torch.cuda.memory_reserved(device)
+    return known / 1e6, (total - free - known) / 1e6
 
 
 def run_steps(core: EngineCore) -> Iterator[RequestEvent]:

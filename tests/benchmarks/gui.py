@@ -16,16 +16,21 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 def main() -> int:
     """Runs one workload."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workload", choices=["panel", "search"])
+    parser.add_argument("workload", choices=["panel", "search", "window"])
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     arguments = parser.parse_args()
 
     from PySide6.QtWidgets import QApplication
 
-    from tests.benchmarks import gui_panel, gui_search
+    from tests.benchmarks import gui_panel, gui_search, gui_window
 
+    workloads = {
+        "panel": gui_panel.measure,
+        "search": gui_search.measure,
+        "window": gui_window.measure,
+    }
     application = QApplication.instance() or QApplication([])
-    result = gui_panel.measure() if arguments.workload == "panel" else gui_search.measure()
+    result = workloads[arguments.workload]()
     application.processEvents()
     text = json.dumps(result)
     if arguments.json is not None:

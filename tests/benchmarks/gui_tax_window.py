@@ -31,14 +31,16 @@ _TIMEOUT_S = 300.0
 
 
 class TaxedWindow:
-    """The whole application with a temporary profile, its model loaded, the cache panel visible.
+    """The whole application with a temporary profile and its model (None: the starter) loaded.
+
+    The cache panel is visible unless ``show_panel`` hides it.
 
     Raises:
         RuntimeError: the model was not loaded, an answer failed, or either took too long.
     """
 
     def __init__(
-        self, models_dir: Path, model: Path, system_prompt: str, params: SamplingParams
+        self, models_dir: Path, model: Path | None, system_prompt: str, params: SamplingParams
     ) -> None:
         hold_back()
         self._qt = QApplication.instance() or QApplication(["quire"])
@@ -46,7 +48,8 @@ class TaxedWindow:
         profile = Profile(Path(self._folder.name))
         settings = Settings(profile.settings_file)
         Language(settings.values.language).install()
-        options = Options(models_dir=models_dir, model=str(model))
+        options = Options(models_dir=models_dir, model=None if model is None else str(model))
+        self._shows_panel = True
         self._application = QuireApplication(options, settings, Store(profile), start_engine)
         self._window, self._session = self._application.window, self._application.session
         self._session.change_settings(sampling=params)
@@ -67,13 +70,19 @@ class TaxedWindow:
         self._application.close()
         self._folder.cleanup()
 
+    def show_panel(self, shown: bool) -> None:
+        """Shows or hides the cache panel from the next questions on."""
+        self._shows_panel = shown
+        self._window.panels.dock.setVisible(shown)
+        self._qt.processEvents()
+
     def ask(self, questions: Sequence[str]) -> list[RequestUsage]:
         """One new tab a question, all answered at once; the tabs are closed again."""
         tabs = [self._window.new_tab() for _ in questions]
         for tab, question in zip(tabs, questions, strict=True):
             self._window.submit_text(tab, question)
-        if not self._window.cache_panel.isVisible():
-            raise RuntimeError("the cache panel is not visible")
+        if self._window.cache_panel.isVisible() is not self._shows_panel:
+            raise RuntimeError("the cache panel is not as it should be: shown or hidden")
         self._wait(lambda: not any(self._session.is_busy(tab) for tab in tabs))
         usages = []
         for tab in tabs:

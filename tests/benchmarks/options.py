@@ -19,6 +19,8 @@ class Options:
 
     ``small``: the least size at which everything is run once. ``tabs`` and ``system`` choose cells
     of W2, ``batches`` and ``contexts`` those of the grids. ``peers``: folder of other kernels.
+    ``sweep``: other launches of a kernel too. ``parts`` of the suite, which are to take no more
+    than ``seconds`` together.
     """
 
     model: str = ""
@@ -37,6 +39,9 @@ class Options:
     contexts: tuple[int, ...] = ()
     peers: Path | None = None
     models_dir: Path | None = None
+    sweep: bool = False
+    parts: tuple[str, ...] = ()
+    seconds: float = 720.0
 
     @property
     def on_gpu(self) -> bool:

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch import Tensor
 
-from kernels.launch import SampleLaunch
+from kernels.launch import SampleLaunch, multiprocessors
 from kernels.reference.sample import RowParameters, pack
 from kernels.reference.sample import sample as reference
 from kernels.sample import sample
@@ -95,8 +95,9 @@ def row(
 def sweep() -> None:
     """Prints what other launch choices take."""
     shapes = [(8, "temperature"), (64, "temperature"), (64, "greedy"), (64, "top_k 50, top_p 0.9")]
-    for chunk, warps in [(4096, 8), (2048, 4), (1024, 4)]:
-        choice = SampleLaunch(chunk=chunk, list_size=512, num_warps=warps, sort_warps=8)
+    for chunk, warps, each in [(4096, 8, 3), (2048, 4, 6), (2048, 4, 3), (1024, 4, 6)]:
+        programs = each * multiprocessors(torch.device("cuda", 0))
+        choice = SampleLaunch(chunk, programs, list_size=512, num_warps=warps, sort_warps=8)
         times = [row(*shape, "flat", torch.bfloat16, choice)["us"] for shape in shapes]
         print(json.dumps({"sweep": str(choice), "us": times}), flush=True)
 
