@@ -1,232 +1,106 @@
-"""Block tables as strips under each other: the same column is the same logical block."""
+"""Block tables as strips, to point at and to read with the keyboard."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 
-import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRect, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.cache_panel import words
-from app.cache_panel.grid_image import GridImage
-from app.cache_panel.grid_layout import FLAT_SIDE, GridLayout
-from app.cache_panel.pool_grid import as_tool_tip
-from app.cache_panel.strips import Strip
-from app.cache_panel.tiles import TileAtlas
+from app.cache_panel.meter import Meter
+from app.cache_panel.parts import as_tool_tip
+from app.cache_panel.strip_canvas import LABEL_HEIGHT, StripCanvas, label_of
 from app.theme import Theme
 
-LABEL_HEIGHT = 20
-ROW_GAP = 10
-SWATCH = 14
-MAX_SIDE = 16
-MIN_SIDE = 4
-# The smallest cell with which a table may take one line, two, three; then as many as it needs.
-SMALLEST_BY_LINES = ((1, 10), (2, 8), (3, 6))
 
+class BlockTables(StripCanvas):
+    """``block_hovered(block_id)`` follows mouse and keyboard, -1 on none.
 
-@dataclass(slots=True)
-class _Row:
-    strip: Strip
-    top: int
-    picture: GridImage
-    label: tuple[int, str, str]
-
-
-class BlockTables(QWidget):
-    """Paints strips; ``block_hovered(block_id)`` follows the mouse, -1 when it is on none."""
+    With the keyboard, Up and Down go from table to table at the same logical block, Left and Right
+    within one; a click puts the cursor on a cell; ``cursor_moved(rect)`` says where it is.
+    ``describe(block_id)`` gives the plain text of a tool tip.
+    """
 
     block_hovered = Signal(int)
-    height_changed = Signal()
+    cursor_moved = Signal(QRect)
 
     def __init__(
-        self, theme: Theme, describe: Callable[[int], str], parent: QWidget | None = None
+        self,
+        theme: Theme,
+        describe: Callable[[int], str],
+        meter: Meter,
+        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self._theme = theme
+        super().__init__(theme, meter, parent)
         self._describe = describe
-        self._rows: list[_Row] = []
-        self._atlas: TileAtlas | None = None
-        self._columns = 1
-        self._highlight = -1
-        self._height = 0
+        self._cursor = (0, 0)
         self.setMouseTracking(True)
-        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
-    def sizeHint(self) -> QSize:
-        return QSize(340, self._height)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self._height)
-
-    @property
-    def strips(self) -> list[Strip]:
-        """What is shown."""
-        return [row.strip for row in self._rows]
-
-    @property
-    def columns(self) -> int:
-        """Logical blocks in one line."""
-        return self._columns
-
-    def set_theme(self, theme: Theme) -> None:
-        """Draws everything in other colours."""
-        self._theme = theme
-        self._atlas = None
-        self.set_strips(self.strips)
-
-    def set_strips(self, strips: list[Strip], *, with_labels: bool = True) -> None:
-        """Shows these strips; repaints only what looks different.
-
-        ``with_labels`` False leaves the words of strips that are there already as they are: they
-        are dearer to draw than cells, and nobody reads them many times a second.
-        """
-        laid_out = self._choose_cells(strips)
-        old = {} if laid_out else {row.strip.key: row for row in self._rows}
-        rows: list[_Row] = []
-        top = 0
-        for strip in strips:
-            before = old.get(strip.key)
-            label = _label_of(strip) if before is None or with_labels else before.label
-            row = _Row(strip, top, self._picture_of(strip, before), label)
-            if before is None or before.top != top:
-                self.update(self._rect_of(row))
-            elif before.label != label:
-                self.update(0, top, self.width(), LABEL_HEIGHT)
-            rows.append(row)
-            top = self._rect_of(row).bottom() + 1 + ROW_GAP
-        if laid_out or len(rows) != len(self._rows):
-            self.update()
-        self._rows = rows
-        if top != self._height:
-            self._height = top
-            self.updateGeometry()
-            self.height_changed.emit()
-
-    def _picture_of(self, strip: Strip, before: _Row | None) -> GridImage:
-        """The picture from before, if only the fill of the last block changed, or a new one."""
-        if before is None or not np.array_equal(before.strip.codes, strip.codes):
-            picture = self._draw(strip)
-            if before is not None:
-                self.update(self._rect_of(before))
-            return picture
-        if before.strip.last_fill != strip.last_fill:
-            self._draw_last(before.picture, strip)
-            self.update(self._cell_rect(before, len(strip.blocks) - 1).toAlignedRect())
-        return before.picture
-
-    def set_highlight(self, block_id: int) -> None:
-        """Outlines a block wherever it stands; -1 for none."""
-        if block_id != self._highlight:
-            self._highlight = block_id
-            self.update()
-
-    def _choose_cells(self, strips: list[Strip]) -> bool:
-        """Sets size and number of columns for all strips alike. True if they changed."""
+    def place_at(self, point: QPointF) -> tuple[int, int] | None:
+        """(row, logical block) under a point; None between the cells."""
         ratio = self.devicePixelRatioF()
-        longest = max((len(strip.blocks) for strip in strips), default=1)
-        width = max(1, int(self.width() * ratio))
-        side = _side_for(width, longest, ratio)
-        columns = _columns_for(width, side, longest)
-        atlas = self._atlas
-        if atlas is not None and (atlas.side, atlas.ratio, self._columns) == (side, ratio, columns):
-            return False
-        if atlas is None or (atlas.side, atlas.ratio) != (side, ratio):
-            self._atlas = TileAtlas(self._theme, side, ratio)
-        self._columns = columns
-        return True
-
-    def _draw(self, strip: Strip) -> GridImage:
-        atlas = self._atlas
-        assert atlas is not None
-        layout = GridLayout(len(strip.blocks), atlas.side, self._columns, atlas.side)
-        picture = GridImage(layout, atlas)
-        picture.draw_all(strip.codes)
-        self._draw_last(picture, strip)
-        return picture
-
-    def _draw_last(self, picture: GridImage, strip: Strip) -> None:
-        atlas = self._atlas
-        assert atlas is not None
-        if strip.is_live and atlas.side > FLAT_SIDE:
-            part = atlas.part_filled(int(strip.codes[-1]), strip.last_fill)
-            picture.put(len(strip.blocks) - 1, part)
-
-    def _rect_of(self, row: _Row) -> QRect:
-        height = math.ceil(row.picture.layout.height / self.devicePixelRatioF())
-        return QRect(0, row.top, self.width(), LABEL_HEIGHT + height)
-
-    # --- painting ---
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(event.rect(), self._theme.color("background"))
-        region = event.region()
-        for row in self._rows:
-            label = QRect(0, row.top, self.width(), LABEL_HEIGHT)
-            if region.intersects(label):
-                self._paint_label(painter, row)
-            if region.intersects(self._rect_of(row).adjusted(0, LABEL_HEIGHT, 0, 0)):
-                painter.drawImage(0, row.top + LABEL_HEIGHT, row.picture.image)
-        if self._highlight >= 0:
-            painter.setPen(QPen(self._theme.color("accent"), 2.0))
-            painter.drawRects(self._rects_of(self._highlight))
-        painter.end()
-
-    def _paint_label(self, painter: QPainter, row: _Row) -> None:
-        theme = self._theme
-        number, title, right = row.label
-        hue = theme.hue(number) if number else theme.color("muted")
-        swatch = QRectF(0, row.top + 1, SWATCH, SWATCH)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(hue)
-        painter.drawRoundedRect(swatch, 4, 4)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        font = self.font()
-        font.setPointSizeF(9.0)
-        painter.setFont(font)
-        if number:
-            painter.setPen(theme.on(hue))
-            painter.drawText(swatch, Qt.AlignmentFlag.AlignCenter, str(number))
-        line = QRect(SWATCH + 6, row.top, self.width() - SWATCH - 6, SWATCH + 2)
-        room = line.width() - painter.fontMetrics().horizontalAdvance(right) - 12
-        painter.setPen(theme.color("text" if row.strip.is_live else "muted"))
-        elided = painter.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(line, _LEFT, elided)
-        painter.setPen(theme.color("muted"))
-        painter.drawText(line, _RIGHT, right)
-
-    def _rects_of(self, block_id: int) -> list[QRectF]:
-        return [
-            self._cell_rect(row, row.strip.blocks.index(block_id))
-            for row in self._rows
-            if block_id in row.strip.blocks
-        ]
-
-    def _cell_rect(self, row: _Row, index: int) -> QRectF:
-        ratio = self.devicePixelRatioF()
-        x, y = row.picture.layout.origin(index)
-        size = max(1, row.picture.layout.side - 1) / ratio
-        return QRectF(x / ratio, row.top + LABEL_HEIGHT + y / ratio, size, size)
-
-    # --- pointing ---
-
-    def block_at(self, point: QPointF) -> int:
-        """The block under a point, or -1."""
-        ratio = self.devicePixelRatioF()
-        for row in self._rows:
+        for number, row in enumerate(self._rows):
             y = point.y() - row.top - LABEL_HEIGHT
             index = row.picture.layout.block_at(point.x() * ratio, y * ratio)
             if index >= 0:
-                return row.strip.blocks[index]
-        return -1
+                return number, index
+        return None
+
+    def block_at(self, point: QPointF) -> int:
+        """The block under a point; -1 for none, and for an entry whose block is gone."""
+        place = self.place_at(point)
+        return -1 if place is None else self._rows[place[0]].strip.blocks[place[1]]
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key = event.key()
+        row, index = self._cursor
+        moves = {
+            Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0),
+            Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1),
+            Qt.Key.Key_Home: (0, -index), Qt.Key.Key_End: (0, 10**9),
+        }  # fmt: skip
+        if key not in moves or not self._rows:
+            super().keyPressEvent(event)
+            return
+        down, right = moves[Qt.Key(key)]
+        self._move_cursor(row + down, index + right)
+
+    def _move_cursor(self, row: int, index: int) -> None:
+        row = max(0, min(row, len(self._rows) - 1))
+        strip = self._rows[row].strip
+        index = max(0, min(index, len(strip.blocks) - 1))
+        self._cursor = (row, index)
+        self.setAccessibleDescription(
+            ", ".join([*label_of(strip)[1:], *self._words_at(row, index).split("\n")])
+        )
+        self.block_hovered.emit(strip.blocks[index])
+        self.cursor_moved.emit(self._cell_rect(self._rows[row], index).toAlignedRect())
+        self.update()
+
+    def _words_at(self, row: int, index: int) -> str:
+        block = self._rows[row].strip.blocks[index]
+        return self._describe(block) if block >= 0 else words.gone(index)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        by_key = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        if self._rows and event.reason() in by_key:
+            self._move_cursor(*self._cursor)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.block_hovered.emit(-1)
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        place = self.place_at(event.position())
+        if place is not None:
+            self._move_cursor(*place)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self.block_hovered.emit(self.block_at(event.position()))
@@ -236,43 +110,21 @@ class BlockTables(QWidget):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            block = self.block_at(QPointF(event.pos()))
-            if block >= 0:
-                self._show_tip(event.globalPos(), block)
+            place = self.place_at(QPointF(event.pos()))
+            if place is not None:
+                QToolTip.showText(event.globalPos(), as_tool_tip(self._words_at(*place)), self)
             else:
                 QToolTip.hideText()
             return True
-        if event.type() == QEvent.Type.DevicePixelRatioChange:
-            self.set_strips(self.strips)
         return super().event(event)
 
-    def _show_tip(self, position: QPoint, block_id: int) -> None:
-        QToolTip.showText(position, as_tool_tip(self._describe(block_id)), self)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self.set_strips(self.strips)
-
-
-_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-
-
-@lru_cache(maxsize=64)
-def _side_for(width: int, longest: int, ratio: float) -> int:
-    """Edge of a cell in device pixels: the longest table in few lines, or else in small cells."""
-    for lines, smallest in SMALLEST_BY_LINES:
-        for side in range(int(MAX_SIDE * ratio), int(smallest * ratio) - 1, -1):
-            if math.ceil(longest / _columns_for(width, side, longest)) <= lines:
-                return side
-    return int(MIN_SIDE * ratio)
-
-
-def _columns_for(width: int, side: int, longest: int) -> int:
-    columns = max(1, width // side)
-    return columns if columns >= longest or columns < 16 else columns - columns % 4
-
-
-def _label_of(strip: Strip) -> tuple[int, str, str]:
-    """Number, title and figures."""
-    return strip.number, strip.title or words.untitled(strip), words.strip(strip)
+    def paint_over(self, painter: QPainter) -> None:
+        row, index = self._cursor
+        if not self.hasFocus() or row >= len(self._rows):
+            return
+        index = min(index, len(self._rows[row].strip.blocks) - 1)
+        cell = self._cell_rect(self._rows[row], index)
+        painter.setPen(QPen(self._theme.color("text"), 3.0))
+        painter.drawRect(cell)
+        painter.setPen(QPen(self._theme.color("accent"), 1.5))
+        painter.drawRect(cell)

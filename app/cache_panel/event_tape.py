@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 
 from app.cache_panel import tape_words, words
 from app.cache_panel.names import Names
-from app.cache_panel.pool_grid import as_tool_tip
+from app.cache_panel.parts import as_tool_tip, fitting
 from app.cache_panel.tape_rows import TapeRow, TapeRows
 from app.i18n import tr
 from engine.api.events import PoolEvent
@@ -103,7 +103,8 @@ class _TwoLines(QStyledItemDelegate):
         painter.drawText(top, int(middle), head)
         painter.setPen(option.palette.color(QPalette.ColorRole.Text))
         flags = int(Qt.AlignmentFlag.AlignLeft) | int(Qt.TextFlag.TextWordWrap)
-        painter.drawText(rect.adjusted(0, line, 0, 0), flags, str(index.data()))
+        text = fitting(str(index.data()), option.font, rect.width(), LINES - 1)
+        painter.drawText(rect.adjusted(0, line, 0, 0), flags, text)
         painter.restore()
 
 
@@ -144,7 +145,7 @@ class EventTape(QWidget):
         layout.addWidget(self.list, 1)
 
     def sizeHint(self) -> QSize:
-        return QSize(340, 160)
+        return QSize(340, 150)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(120, 40)

@@ -26,7 +26,7 @@ class GridImage:
         self.image.setDevicePixelRatio(atlas.ratio)
 
     def draw_all(self, codes: Array) -> None:
-        """Draws the pool; ``codes``: int32[num_blocks]."""
+        """Draws all that is shown; ``codes``: int32[layout.num_blocks]."""
         layout = self.layout
         pictures = self._pictures(codes)
         whole, rest = divmod(layout.num_cells, layout.columns)
@@ -40,7 +40,7 @@ class GridImage:
         """The cells of ``blocks``, and all blocks of these cells (``blocks_per_cell`` each)."""
         per_cell = self.layout.blocks_per_cell
         if per_cell == 1:
-            return blocks, blocks
+            return blocks - self.layout.first, blocks
         cells = np.unique(blocks // per_cell)
         members = cells[:, None] * per_cell + np.arange(per_cell)
         return cells, np.minimum(members, self.layout.num_blocks - 1).ravel()

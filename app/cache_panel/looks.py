@@ -53,8 +53,11 @@ class Looks:
         numbers = self._numbers_for(model)
         used = model.state[chosen] == USED
         shared = used & (model.ref_count[chosen] - model.pins[chosen] > 1)
+        owner = model.owner[chosen]
+        holder = model.holder_of(chosen)
+        whose = np.where(used & (holder >= 0), holder, owner)
         # Owner -1 takes the last entry, which is 0.
-        label = np.where(shared, model.ref_count[chosen], numbers[model.owner[chosen]])
+        label = np.where(shared, model.ref_count[chosen], numbers[whose])
         kind = np.where(model.state[chosen] == CACHED, CACHED_CELL, FREE_CELL)
         kind[used] = PRIVATE_CELL
         kind[shared] = SHARED_CELL

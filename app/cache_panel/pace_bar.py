@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
@@ -10,11 +11,12 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QHBoxLayout, QVBoxLayout, 
 from app.bridge import Bridge
 from app.cache_panel.parts import WrappedLabel, plain_label
 from app.cache_panel.recorder import Recorder
-from app.i18n import tr, tr_n
+from app.cache_panel.units import rate_words
+from app.i18n import tr
 from app.theme import ThemeManager
 from app.widgets.buttons import IconButton
 from engine.api.commands import PauseEngine, ResumeEngine, SetRate, StepEngine
-from engine.api.events import EngineStatusChanged, Event
+from engine.api.events import EngineStatusChanged
 
 RATES: tuple[float | None, ...] = (None, 30.0, 10.0, 5.0, 2.0, 1.0, 0.5)
 
@@ -22,7 +24,8 @@ RATES: tuple[float | None, ...] = (None, 30.0, 10.0, 5.0, 2.0, 1.0, 0.5)
 class PaceBar(QWidget):
     """Pause and go on, one step, a rate, record. Shows what the engine tells, not what was asked.
 
-    ``is_paused`` and ``steps_per_s`` (None: no limit) are as the engine told last.
+    ``is_paused`` and ``steps_per_s`` (None: no limit) are as the engine told last; ``state_label``,
+    which the owner puts somewhere, says so in a word.
     """
 
     def __init__(
@@ -47,7 +50,10 @@ class PaceBar(QWidget):
         self.rate_box.view().setAccessibleName(tr("Speed of the engine"))
         for rate in RATES:
             self.rate_box.addItem(rate_words(rate), rate)
-        self.state_label = plain_label(tone="muted")
+        self.state_label = plain_label(tone="warning")
+        # Shown without a parent it would be a window.
+        self.state_label.setParent(self)
+        self.state_label.hide()
         self.note = WrappedLabel(1, "muted")
         self.note.hide()
         self._lay_out()
@@ -56,17 +62,20 @@ class PaceBar(QWidget):
         self.rate_box.activated.connect(self._on_rate_activated)
         self.record_button.clicked.connect(self._on_record_clicked)
         recorder.changed.connect(self._on_recorder_changed)
-        bridge.engine_event.connect(self._on_bridge_engine_event)
+        bridge.status_changed.connect(self._on_bridge_status_changed)
+        if bridge.latest_status is not None:
+            # A new panel of an engine that was slowed down or paused in another one.
+            self._on_bridge_status_changed(bridge.latest_status)
         self.set_model_present(False)
 
     def _lay_out(self) -> None:
-        row = QHBoxLayout()
+        self._row = row = QHBoxLayout()
         row.setSpacing(4)
         for button in (self.pause_button, self.step_button):
             button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             row.addWidget(button)
         row.addWidget(self.rate_box)
-        row.addWidget(self.state_label, 1)
+        row.addStretch(1)
         self.record_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         row.addWidget(self.record_button)
         layout = QVBoxLayout(self)
@@ -74,6 +83,12 @@ class PaceBar(QWidget):
         layout.setSpacing(4)
         layout.addLayout(row)
         layout.addWidget(self.note)
+
+    def add_tools(self, tools: Sequence[QWidget]) -> None:
+        """Puts widgets behind the choice of the rate."""
+        for tool in tools:
+            # Before the room in the middle and the button at the end.
+            self._row.insertWidget(self._row.count() - 2, tool)
 
     def set_model_present(self, present: bool) -> None:
         """Without a pool nothing can be recorded."""
@@ -111,6 +126,7 @@ class PaceBar(QWidget):
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilters([tr("Cache recordings (*.ndjson)"), tr("All files (*)")])
         dialog.setDefaultSuffix("ndjson")
+        dialog.selectFile("cache.ndjson")
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(self.record_to)
         dialog.open()
@@ -118,9 +134,8 @@ class PaceBar(QWidget):
     # --- what the others tell ---
 
     @Slot(object)
-    def _on_bridge_engine_event(self, event: Event) -> None:
-        if isinstance(event, EngineStatusChanged):
-            self._show_pace(event.paused, event.steps_per_s)
+    def _on_bridge_status_changed(self, status: EngineStatusChanged) -> None:
+        self._show_pace(status.paused, status.steps_per_s)
 
     def _show_pace(self, paused: bool, steps_per_s: float | None) -> None:
         self.is_paused, self.steps_per_s = paused, steps_per_s
@@ -131,6 +146,7 @@ class PaceBar(QWidget):
             self.pause_button.set_icon("pause", "text")
             self.pause_button.set_name(tr("Pause the engine"))
         self.state_label.setText(tr("Paused") if paused else "")
+        self.state_label.setVisible(paused)
         index = self.rate_box.findData(steps_per_s)
         if index < 0:
             # Another client chose a rate that is not in the list.
@@ -154,15 +170,6 @@ class PaceBar(QWidget):
         self.note.style().polish(self.note)
         self.note.show_text(text)
         self.note.setVisible(bool(text))
-
-
-def rate_words(steps_per_s: float | None) -> str:
-    """``10 steps/s``, or words for no limit."""
-    if steps_per_s is None:
-        return tr("Full speed")
-    if steps_per_s == int(steps_per_s):
-        return tr_n("{n} step/s", "{n} steps/s", int(steps_per_s))
-    return tr("{rate} steps/s", rate=f"{steps_per_s:g}")
 
 
 def _recorder_words(recorder: Recorder) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from app.cache_panel.history import History
 from app.cache_panel.pool_model import PoolModel
 from engine.api.events import PoolEvent
 from engine.api.snapshot import Snapshot
@@ -15,15 +16,22 @@ class PoolFeed:
     The stream: after subscribing comes a snapshot with ``last_seq``, then events from
     ``last_seq`` + 1 on; newer snapshots follow now and then. ``restarts`` counts how often the
     model was inconsistent; ``trouble`` says why, the last time. ``newest``: the last snapshot seen.
+    ``history`` is what was folded into the present model; it begins anew with each.
     """
 
     def __init__(self) -> None:
         self.model: PoolModel | None = None
+        self.history = History()
         self.restarts = 0
         self.trouble = ""
         self._previous: PoolModel | None = None
         self.newest: Snapshot | None = None
         self._pending: list[PoolEvent] = []
+
+    def remember(self, model: PoolModel) -> None:
+        """What another panel knew of the same pool: whose the cached blocks are."""
+        if self.model is None:
+            self._previous = model
 
     def begin(self, stale: Snapshot | None) -> None:
         """A new subscription: waits for a snapshot other than ``stale``, the one before it."""
@@ -31,6 +39,10 @@ class PoolFeed:
         self.model = None
         self.newest = stale
         self._pending.clear()
+
+    def forget_history(self) -> None:
+        """Nobody can go back any more: the memory is given back."""
+        self.history = History()
 
     def take(self, snapshot: Snapshot | None, events: Iterable[PoolEvent] = ()) -> bool:
         """Takes what has come. Returns True if ``model`` is another object than before."""
@@ -59,12 +71,13 @@ class PoolFeed:
     def _start_from(self, snapshot: Snapshot) -> None:
         self.model = PoolModel.from_snapshot(snapshot, self.model or self._previous)
         self._previous = None
+        self.history = History()
 
     def _apply_pending(self) -> None:
         model = self.model
         if model is None or model.inconsistency:
             return
-        if not model.apply(self._pending):
+        if not model.apply(self._pending, self.history.add):
             self.restarts += 1
             self.trouble = model.inconsistency
             newest = self.newest

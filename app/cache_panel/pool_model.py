@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-import numpy as np
-import numpy.typing as npt
-
-from app.cache_panel.pool_values import GhostTable, LiveTable, PoolCounts, Undo, category
+from app.cache_panel.pool_state import Array as Array
+from app.cache_panel.pool_state import PoolState
+from app.cache_panel.pool_values import LiveTable, Undo, category
 from engine.api.events import (
     BlockChanged,
     BlockEventKind,
@@ -20,63 +18,13 @@ from engine.api.events import (
 )
 from engine.api.snapshot import CACHED, FREE, USED, Snapshot
 
-STATES = (BlockState.FREE, BlockState.CACHED, BlockState.USED)
 
-Array = npt.NDArray[Any]
-
-
-class PoolModel:
-    """Columns, tables and ghosts of the pool at ``last_seq``.
-
-    Columns are numpy arrays with one entry a block: ``state`` (codes of ``engine.api.snapshot``),
-    ``ref_count``, ``pins``, ``owner`` (index into ``owners`` or -1), ``fill`` (tokens),
-    ``last_step`` (of the commit, once events tell) and ``block_hash`` (0 for none). Only this
-    class writes to them.
+class PoolModel(PoolState):
+    """The pool's state, and how events change it, forwards and backwards.
 
     ``inconsistency`` says in words what did not fit: a gap in ``seq``, or an event whose ``before``
     is not what the model holds. From then on the model does not change: start from a new snapshot.
     """
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        pool = snapshot.pool
-        self.num_blocks = snapshot.num_blocks
-        self.block_size = snapshot.block_size
-        self.block_bytes = snapshot.block_bytes
-        self.last_seq = snapshot.last_seq
-        self.step = snapshot.step
-        self.state: Array = np.frombuffer(pool.state, "u1").copy()
-        self.ref_count: Array = np.frombuffer(pool.ref_count, "<u2").astype(np.uint16)
-        self.pins: Array = np.frombuffer(pool.pins, "u2").copy()
-        self.owner: Array = np.frombuffer(pool.owner, "<i4").astype(np.int32)
-        self.fill: Array = np.frombuffer(pool.fill, "<u2").astype(np.uint16)
-        self.last_step: Array = np.frombuffer(pool.last_step, "<i4").astype(np.int32)
-        self.block_hash: Array = np.frombuffer(pool.block_hash, "<u8").astype(np.uint64)
-        self.owners: list[str] = list(snapshot.owners)
-        self.tables: dict[str, LiveTable] = {}
-        self.ghosts: dict[str, GhostTable] = {}
-        self.hit_tokens: dict[str, int] = {}
-        self.table_version = 0
-        self.dirty: set[int] = set()
-        self.written: set[int] = set()
-        self.inconsistency = ""
-        self._owner_index = {name: index for index, name in enumerate(self.owners)}
-        # Scalar access through a memoryview is several times faster than through the array.
-        self._cells = tuple(
-            column.data
-            for column in (
-                self.state, self.ref_count, self.pins, self.owner, self.fill, self.block_hash,
-            )
-        )  # fmt: skip
-        self._last_step = self.last_step.data
-        self._counts = self._count_all()
-        self.note(snapshot)
-        for row in snapshot.requests:
-            if row.num_cached_tokens:
-                self.hit_tokens[row.request_id] = row.num_cached_tokens
-            if row.block_table:
-                self.tables[row.request_id] = LiveTable(
-                    row.request_id, row.conversation_id, list(row.block_table)
-                )
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, previous: PoolModel | None = None) -> PoolModel:
@@ -89,22 +37,25 @@ class PoolModel:
                     model.ghosts[table.conversation_id] = previous.ghost_of(table, "missed")
         return model
 
-    def note(self, snapshot: Snapshot) -> None:
-        """Takes what no event carries: limits, measured rates, the engine's own check."""
-        self.watermark_blocks = snapshot.watermark_blocks
-        self.context_length = snapshot.context_length
-        self.prefill_tokens_per_s = snapshot.prefill_tokens_per_s
-        self.invariant_violations = snapshot.invariant_violations
-        self.invariant_message = snapshot.invariant_message
-
     # --- folding ---
 
-    def apply(self, batch: BlockEvents | Iterable[PoolEvent]) -> bool:
-        """Folds events forwards, skipping those up to ``last_seq``. False: inconsistent."""
+    def apply(
+        self,
+        batch: BlockEvents | Iterable[PoolEvent],
+        keep: Callable[[PoolEvent, Undo], None] | None = None,
+    ) -> bool:
+        """Folds events forwards, skipping those up to ``last_seq``. False: inconsistent.
+
+        ``keep`` is given what the way back needs.
+        """
         events = batch.events if isinstance(batch, BlockEvents) else batch
         for event in events:
-            if event.seq > self.last_seq and self.forward(event) is None:
-                return False
+            if event.seq > self.last_seq:
+                undo = self.forward(event)
+                if undo is None:
+                    return False
+                if keep is not None:
+                    keep(event, undo)
         return True
 
     def forward(self, event: PoolEvent) -> Undo | None:
@@ -143,7 +94,18 @@ class PoolModel:
         block = event.block_id
         if not self._replace(event, event.before, event.after):
             return None
-        undo = Undo(last_step=self._last_step[block], step=self.step)
+        undo = Undo(
+            last_step=self._last_step[block],
+            step=self.step,
+            copied_from=self.copied_from.get(block, -1),
+            last_use=self._last_use[block],
+        )
+        if is_use(event):
+            self._last_use[block] = event.step
+        if event.kind is BlockEventKind.COPIED:
+            self.copied_from[block] = event.source_block_id
+        elif undo.copied_from >= 0 and event.after.state != BlockState.USED:
+            del self.copied_from[block]
         if writes_kv(event):
             self._last_step[block] = event.step
             self.written.add(block)
@@ -155,7 +117,12 @@ class PoolModel:
         if not self._replace(event, event.after, event.before):
             return False
         self._last_step[event.block_id] = undo.last_step
+        self._last_use[event.block_id] = undo.last_use
         self.written.discard(event.block_id)
+        if undo.copied_from >= 0:
+            self.copied_from[event.block_id] = undo.copied_from
+        else:
+            self.copied_from.pop(event.block_id, None)
         if event.kind is BlockEventKind.HIT:
             self._add_hit_tokens(event.request_id, -event.after.fill)
         return True
@@ -199,8 +166,11 @@ class PoolModel:
         if held != was:
             self.inconsistency = f"event {event.seq}: block {block} is {held}, not {was}"
             return False
-        self._counts[category(*was[:3])] -= 1
-        self._counts[category(*now[:3])] += 1
+        if was[:3] != now[:3]:
+            # Most events only write into a block.
+            self._counts[category(*was[:3])] -= 1
+            self._counts[category(*now[:3])] += 1
+            self.saved_blocks += max(0, now[1] - now[2] - 1) - max(0, was[1] - was[2] - 1)
         for cell, value in zip(self._cells, now, strict=True):
             cell[block] = value
         self.dirty.add(block)
@@ -216,7 +186,11 @@ class PoolModel:
                 f"from logical block {event.start} on"
             )
             return False
+        if new and (min(new) < 0 or max(new) >= self.num_blocks):
+            self.inconsistency = f"event {event.seq}: blocks {new} of {self.num_blocks}"
+            return False
         blocks[event.start : end] = new
+        self._note_holders(event.conversation_id, old, new)
         if not blocks:
             self.tables.pop(event.request_id, None)
         elif table is None:
@@ -228,92 +202,28 @@ class PoolModel:
 
     def _values(self, view: BlockView) -> tuple[int, int, int, int, int, int]:
         # Compared, not looked up: hashing an enum member runs Python code.
-        state = view.state
+        state, owner, block_hash = view.state, view.owner, view.block_hash
         return (
             USED if state == BlockState.USED else CACHED if state == BlockState.CACHED else FREE,
             view.ref_count,
             view.pins,
-            self._index_of_owner(view.owner),
+            self._index_of_owner(owner) if owner else -1,
             view.fill,
-            int.from_bytes(view.block_hash, "little"),
+            int.from_bytes(block_hash, "little") if block_hash else 0,
         )
-
-    def _index_of_owner(self, owner: str) -> int:
-        if not owner:
-            return -1
-        index = self._owner_index.get(owner)
-        if index is None:
-            index = self._owner_index[owner] = len(self.owners)
-            self.owners.append(owner)
-        return index
-
-    # --- reading ---
-
-    @property
-    def counts(self) -> PoolCounts:
-        return PoolCounts(*self._counts)
-
-    def take_dirty(self) -> tuple[set[int], set[int]]:
-        """Blocks changed since the last call, and those of them whose KV was written."""
-        dirty, written = self.dirty, self.written
-        self.dirty, self.written = set(), set()
-        return dirty, written
-
-    def view(self, block_id: int) -> BlockView:
-        """One block, as events show it."""
-        state, ref_count, pins, owner, fill, block_hash = (cell[block_id] for cell in self._cells)
-        return BlockView(
-            STATES[state],
-            ref_count,
-            block_hash.to_bytes(8, "little") if block_hash else b"",
-            self.owners[owner] if owner >= 0 else "",
-            fill,
-            pins,
-        )
-
-    def num_touched(self) -> int:
-        """Blocks from this id on are all free."""
-        in_use = np.flatnonzero(self.state)
-        return int(in_use[-1]) + 1 if len(in_use) else 0
-
-    def places_of(self, block_id: int) -> list[tuple[LiveTable, int]]:
-        """The live tables that hold a block, each with its logical index."""
-        return [
-            (table, table.blocks.index(block_id))
-            for table in self.tables.values()
-            if block_id in table.blocks
-        ]
-
-    def ghost_of(self, table: LiveTable, cause: str) -> GhostTable:
-        """What is left of a table when its request ends now."""
-        return GhostTable(
-            table.request_id,
-            table.conversation_id,
-            tuple(table.blocks),
-            tuple(self.block_hash[table.blocks].tolist()),
-            self.hit_tokens.get(table.request_id, 0),
-            cause,
-        )
-
-    def ghost_alive(self, ghost: GhostTable) -> Array:
-        """bool[len(ghost.blocks)]: which blocks still hold that conversation's tokens."""
-        hashes = np.array(ghost.hashes, np.uint64)
-        alive: Array = (hashes != 0) & (self.block_hash[list(ghost.blocks)] == hashes)
-        return alive
-
-    def _count_all(self) -> list[int]:
-        pinned = self.pins > 0
-        used = self.state == USED
-        shared = used & ~pinned & (self.ref_count > 1)
-        return [
-            int(np.count_nonzero(self.state == FREE)),
-            int(np.count_nonzero(self.state == CACHED)),
-            int(np.count_nonzero(used & ~pinned & ~shared)),
-            int(np.count_nonzero(shared)),
-            int(np.count_nonzero(used & pinned)),
-        ]
 
 
 def writes_kv(event: BlockChanged) -> bool:
     """Whether the event wrote KV into its block: computed tokens, or a copy."""
     return event.kind in (BlockEventKind.FILLED, BlockEventKind.COPIED)
+
+
+def is_use(event: BlockChanged) -> bool:
+    """Whether somebody worked with the block: wrote into it, found it, or gave it back."""
+    kind = event.kind
+    return (
+        kind is BlockEventKind.FILLED
+        or kind is BlockEventKind.HIT
+        or kind is BlockEventKind.RELEASED
+        or kind is BlockEventKind.COPIED
+    )

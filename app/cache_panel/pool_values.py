@@ -57,6 +57,8 @@ class Undo:
     last_step: int = -1
     ghost: GhostTable | None = None
     step: int = 0
+    copied_from: int = -1
+    last_use: int = -1
 
 
 def category(state: int, ref_count: int, pins: int) -> int:

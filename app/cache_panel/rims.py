@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
 FADE_MS = 300
-FRAME_MS = 66
+FRAME_MS = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from app.cache_panel.pool_values import GhostTable, LiveTable
 class Strip:
     """One table, logical block by logical block.
 
-    ``codes``: look of each entry (``LOST`` where a finished conversation's block is gone).
+    ``blocks``: physical ids, -1 where a finished conversation's block is gone; ``codes``: the look
+    of each entry, ``LOST`` there.
     ``last_fill``: filled share of the last block, 0 to 1. ``kept_blocks``: entries that still hold
     this conversation's tokens. ``shared_blocks``: leading entries that other tables use too.
     """
@@ -70,12 +71,15 @@ def _strip(
     model: PoolModel, table: LiveTable | GhostTable, names: Names, codes: Array, fill: Array
 ) -> Strip:
     is_live = isinstance(table, LiveTable)
+    blocks = tuple(table.blocks)
     if isinstance(table, LiveTable):
         cached = model.hit_tokens.get(table.request_id, 0)
         kept, tokens = len(codes), int(fill.sum())
     else:
         alive = model.ghost_alive(table)
         codes = np.where(alive, codes, LOST)
+        # The block that was there holds somebody else's tokens by now, or none.
+        blocks = tuple(np.where(alive, blocks, -1).tolist())
         cached = table.cached_tokens
         kept = int(np.count_nonzero(alive))
         tokens = kept * model.block_size
@@ -85,7 +89,7 @@ def _strip(
         number=names.number_of(table.conversation_id),
         title=names.title_of(table.conversation_id),
         is_live=is_live,
-        blocks=tuple(table.blocks),
+        blocks=blocks,
         codes=codes,
         last_fill=int(fill[-1]) / model.block_size if is_live else 1.0,
         tokens=tokens,

@@ -79,7 +79,8 @@ def _released(row: TapeRow, blocks: str) -> str:
 
 
 def _removed(row: TapeRow, names: Names, blocks: str) -> str:
-    owners = ", ".join(words.conversation(names, owner) for owner in row.owners)
+    found = [words.conversation(names, owner) for owner in row.owners]
+    owners = tr(", ").join(dict.fromkeys(found))
     if row.cause in ("prompt", "grow", "copy"):
         return tr(
             "{blocks} evicted from the cache to make room: tokens of {owners}.",

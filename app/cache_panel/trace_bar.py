@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSlider, QVBoxLayout, QWidget
 
-from app.cache_panel.pace_bar import rate_words
 from app.cache_panel.parts import plain_label, set_text
+from app.cache_panel.units import rate_words
 from app.i18n import tr
 from app.theme import ThemeManager
 from app.widgets.buttons import IconButton

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.cache_panel.lane import recorded_lane
 from app.cache_panel.pool_view import PoolView
 from app.cache_panel.trace_bar import TraceBar
 from app.cache_panel.trace_player import TracePlayer
@@ -122,6 +123,7 @@ class TracePanel(QWidget):
         player = self.player
         self.view.show_changes(*player.model.take_dirty())
         self.view.show_words()
+        self._show_lane()
         position, shown = player.position, self._tape_position
         if shown <= position <= shown + TAPE_EVENTS:
             self.view.tape.add(player.events[shown:position])
@@ -129,6 +131,15 @@ class TracePanel(QWidget):
             self.view.tape.replace(player.events[max(0, position - TAPE_EVENTS) : position])
         self._tape_position = position
         self._show_place()
+
+    def _show_lane(self) -> None:
+        player = self.player
+        index = player.step_index
+        if index and player.position == player.starts[index]:
+            # Between two steps the one before is the newest.
+            index -= 1
+        events = player.events[player.starts[index] : player.position]
+        self.view.show_lane(*recorded_lane(player.model, events), 0.0)
 
     def _show_place(self) -> None:
         player = self.player

@@ -28,6 +28,7 @@ class TraceWindow(QMainWindow):
         self.themes = themes
         self.panel = TracePanel(player, themes)
         self.setCentralWidget(self.panel)
+        self.panel.bar.play_button.setFocus()
         self.setWindowTitle(tr("Cache recording: {name}", name=player.path.name))
         self.setWindowIcon(QIcon(str(assets.resource_path("icons", "quire.svg"))))
         self.resize(960, 640)

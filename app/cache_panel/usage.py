@@ -7,15 +7,16 @@ from PySide6.QtGui import QBrush, QColor, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.cache_panel import figures, words
-from app.cache_panel.looks import CACHED_CELL, FREE_CELL, PRIVATE_CELL, SHARED_CELL, encode
+from app.cache_panel.legend import CODES, WRITTEN, legend_images
 from app.cache_panel.parts import plain_label, set_text
 from app.cache_panel.pool_model import PoolModel
 from app.cache_panel.pool_values import PoolCounts
-from app.cache_panel.tiles import CACHED_AMOUNT, TileAtlas
+from app.cache_panel.tiles import CACHED_AMOUNT
 from app.i18n import tr
 from app.theme import Theme, blend, number_font
 
 LEGEND_SIDE = 18
+_LOW = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom
 BAR_HEIGHT = 12
 
 
@@ -100,8 +101,7 @@ class UsageView(QWidget):
         self._bar = UsageBar(theme)
         self._figures = {name: plain_label() for name in ("used", "cached", "free")}
         self._sizes = {name: plain_label(tone="muted") for name in self._figures}
-        self._legend = {name: (plain_label(), plain_label()) for name in _LEGEND_CODES}
-        self._legend["written"] = (plain_label(), plain_label())
+        self._legend = {name: (plain_label(), plain_label()) for name in (*CODES, WRITTEN)}
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -116,15 +116,8 @@ class UsageView(QWidget):
         """Draws bar and samples in other colours."""
         self._bar.set_theme(theme)
         ratio = self.devicePixelRatioF()
-        atlas = TileAtlas(theme, int(LEGEND_SIDE * ratio), ratio)
-        for name, code in _LEGEND_CODES.items():
-            self._legend[name][0].setPixmap(QPixmap.fromImage(atlas.image(code)))
-        written = QPixmap.fromImage(atlas.image(encode(PRIVATE_CELL, 1)))
-        painter = QPainter(written)
-        painter.setPen(QPen(theme.color("text"), 1.5))
-        painter.drawRect(QRectF(0.75, 0.75, LEGEND_SIDE - 2.5, LEGEND_SIDE - 2.5))
-        painter.end()
-        self._legend["written"][0].setPixmap(written)
+        for name, image in legend_images(theme, LEGEND_SIDE, ratio).items():
+            self._legend[name][0].setPixmap(QPixmap.fromImage(image))
 
     def show_legend(self, shown: bool) -> None:
         """Shows or leaves out the legend."""
@@ -144,6 +137,14 @@ class UsageView(QWidget):
         self._set_legend(counts)
         self._describe(model)
 
+    def show_nothing(self) -> None:
+        """There is no pool."""
+        counts = PoolCounts(0, 0, 0, 0, 0)
+        self._bar.set_counts(counts, 0)
+        for label in (*self._figures.values(), *self._sizes.values()):
+            set_text(label, "")
+        self._set_legend(counts)
+
     def _figure_row(self) -> QHBoxLayout:
         row = QHBoxLayout()
         row.setSpacing(12)
@@ -159,8 +160,12 @@ class UsageView(QWidget):
             figure = self._figures[name]
             figure.setFont(number_font(15.0))
             figure.setMinimumHeight(figure.fontMetrics().height() + 2)
-            for label in (heading, figure, self._sizes[name]):
-                column.addWidget(label)
+            beside = QHBoxLayout()
+            beside.setSpacing(6)
+            beside.addWidget(figure)
+            beside.addWidget(self._sizes[name], 1, _LOW)
+            column.addWidget(heading)
+            column.addLayout(beside)
             row.addLayout(column, 1)
         return row
 
@@ -195,12 +200,3 @@ class UsageView(QWidget):
         )
         if self._bar.toolTip() != text:
             self._bar.setToolTip(text)
-
-
-_LEGEND_CODES = {
-    "private": encode(PRIVATE_CELL, 1),
-    "shared": encode(SHARED_CELL, 4),
-    "pinned": encode(PRIVATE_CELL, 1, pinned=True),
-    "cached": encode(CACHED_CELL, 1),
-    "free": encode(FREE_CELL),
-}

@@ -6,41 +6,22 @@ from app.cache_panel import figures
 from app.cache_panel.figures import Sharing
 from app.cache_panel.names import Names
 from app.cache_panel.pool_model import PoolModel
+from app.cache_panel.pool_values import GhostTable
 from app.cache_panel.strips import Strip
+from app.cache_panel.units import blocks as blocks
+from app.cache_panel.units import megabytes as megabytes
+from app.cache_panel.units import seconds as seconds
+from app.cache_panel.units import sequences as sequences
+from app.cache_panel.units import tokens as tokens
 from app.i18n import tr, tr_n
 from engine.api.events import BlockState
-
-
-def blocks(n: int) -> str:
-    """``12 blocks``."""
-    return tr_n("{n} block", "{n} blocks", n)
-
-
-def tokens(n: int) -> str:
-    """``12 tokens``."""
-    return tr_n("{n} token", "{n} tokens", n)
-
-
-def megabytes(value: float) -> str:
-    """``9.7 MB``, with more digits for small and fewer for large values; GB from 10,000 MB on."""
-    if value >= 10_000:
-        return tr("{value} GB", value=f"{value / 1000:,.1f}")
-    digits = 0 if value >= 100 or value == 0 else 1 if value >= 1 else 2
-    return tr("{value} MB", value=f"{value:,.{digits}f}")
-
-
-def seconds(value: float) -> str:
-    """``0.3 s``; milliseconds under a tenth of a second."""
-    if value < 0.1:
-        return tr("{value} ms", value=f"{value * 1000:.0f}")
-    return tr("{value} s", value=f"{value:,.1f}" if value < 100 else f"{value:,.0f}")
 
 
 def pool_size(model: PoolModel) -> str:
     """What the pool is, in one line."""
     return tr(
         "{blocks} × {tokens} · {size}",
-        blocks=blocks(model.num_blocks),
+        blocks=f"{model.num_blocks:,}",
         tokens=tokens(model.block_size),
         size=megabytes(figures.megabytes(model, model.num_blocks)),
     )
@@ -77,9 +58,10 @@ def savings(model: PoolModel, live: Sharing, kept: Sharing) -> str:
             saved=saved(model, live.saved_blocks, live.saved_tokens),
         )
     if kept.saved_blocks:
-        return tr(
-            "{blocks} in the cache serve {sharers}: {saved} saved.",
-            blocks=blocks(kept.shared_blocks),
+        return tr_n(
+            "{n} block in the cache serves {sharers}: {saved} saved.",
+            "{n} blocks in the cache serve {sharers}: {saved} saved.",
+            kept.shared_blocks,
             sharers=_sharers(kept),
             saved=saved(model, kept.saved_blocks, kept.saved_tokens),
         )
@@ -108,7 +90,8 @@ def _sharers(sharing: Sharing) -> str:
 def waste(model: PoolModel) -> str:
     """Unfilled slots in the last blocks of live tables."""
     slots = figures.waste_in_last_blocks(model)
-    held = sum(len(table.blocks) for table in model.tables.values()) * model.block_size
+    blocks_held = {block for table in model.tables.values() for block in table.blocks}
+    held = len(blocks_held) * model.block_size
     if not held:
         return ""
     return tr(
@@ -144,6 +127,33 @@ def state(model: PoolModel, block_id: int) -> str:
     return ", ".join(parts)
 
 
+def owners(model: PoolModel, block_id: int) -> list[str]:
+    """Conversations whose tables hold a block; of a cached one those that find it again, as far as
+    it is known, or the one that used it last.
+    """
+    held = [table.conversation_id for table, _ in model.places_of(block_id)]
+    if not held:
+        held = [name for name, ghost in model.ghosts.items() if _is_kept(model, ghost, block_id)]
+    owner = model.view(block_id).owner
+    return list(dict.fromkeys(held)) or [o for o in (owner,) if o]
+
+
+def whose(model: PoolModel, names: Names, block_id: int) -> str:
+    """The conversations of a block; closed ones are named once."""
+    found = [conversation(names, owner) for owner in owners(model, block_id)]
+    return tr(", ").join(dict.fromkeys(found))
+
+
+def token_range(model: PoolModel, block_id: int) -> str:
+    """``16–31``: places in the sequence of the tokens in a block; empty for a free one."""
+    view = model.view(block_id)
+    if view.state is BlockState.FREE:
+        return ""
+    found = {index for _, index in model.places_of(block_id)} or _ghost_places(model, block_id)
+    starts = [index * model.block_size for index in sorted(found)]
+    return ", ".join(f"{start:,}–{start + max(view.fill, 1) - 1:,}" for start in starts)
+
+
 def block(model: PoolModel, names: Names, block_id: int) -> list[str]:
     """Everything that is known of one block, one fact a line."""
     view = model.view(block_id)
@@ -151,8 +161,7 @@ def block(model: PoolModel, names: Names, block_id: int) -> list[str]:
     if view.state is BlockState.FREE:
         return lines
     places = model.places_of(block_id)
-    owners = list(dict.fromkeys(table.conversation_id for table, _ in places)) or [view.owner]
-    lines.append(", ".join(conversation(names, owner) for owner in owners if owner))
+    lines.append(whose(model, names, block_id))
     indices = sorted({index for _, index in places} or _ghost_places(model, block_id))
     lines.extend(
         tr(
@@ -171,20 +180,44 @@ def block(model: PoolModel, names: Names, block_id: int) -> list[str]:
             mb=megabytes(figures.megabytes(model, 1)),
         )
     )
-    step = int(model.last_step[block_id])
-    if step >= 0:
-        lines.append(tr("Written in step {step}", step=f"{step:,}"))
+    source = model.copied_from.get(block_id, -1)
+    if source >= 0:
+        copied = tr("Began as a copy of block {source}, to be written on", source=f"{source:,}")
+        lines.append(copied)
+    lines.append(_steps(int(model.last_step[block_id]), int(model.last_use[block_id])))
     return [line for line in lines if line]
 
 
+def gone(index: int) -> str:
+    """For an entry of a finished conversation's table whose block is no longer there."""
+    return tr(
+        "Logical block {index} is gone: not full when the answer ended, or evicted since",
+        index=f"{index:,}",
+    )
+
+
+def _steps(written: int, used: int) -> str:
+    """When the block was written and last used; empty for never."""
+    if written < 0:
+        return ""
+    if used <= written:
+        return tr("Written in step {step}", step=f"{written:,}")
+    return tr(
+        "Written in step {step}, last used in step {used}", step=f"{written:,}", used=f"{used:,}"
+    )
+
+
 def _ghost_places(model: PoolModel, block_id: int) -> set[int]:
-    return {
-        index
-        for ghost in model.ghosts.values()
-        if block_id in ghost.blocks
-        for index in (ghost.blocks.index(block_id),)
-        if bool(model.ghost_alive(ghost)[index])
-    }
+    ghosts = model.ghosts.values()
+    return {g.blocks.index(block_id) for g in ghosts if _is_kept(model, g, block_id)}
+
+
+def _is_kept(model: PoolModel, ghost: GhostTable, block_id: int) -> bool:
+    """Whether a block still holds what a finished conversation left in it."""
+    if block_id not in ghost.blocks:
+        return False
+    kept = ghost.hashes[ghost.blocks.index(block_id)]
+    return kept != 0 and kept == int(model.block_hash[block_id])
 
 
 def strip(strip_shown: Strip) -> str:
