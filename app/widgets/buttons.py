@@ -8,7 +8,6 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QToolButton, QWidget
 
-from app.actions import tool_tip
 from app.theme import ThemeManager
 
 
@@ -56,6 +55,5 @@ def button_for(action: QAction, parent: QWidget | None = None) -> QToolButton:
     button = QToolButton(parent)
     button.setDefaultAction(action)
     button.setIconSize(QSize(18, 18))
-    button.setToolTip(tool_tip(action))
     button.setAccessibleName(action.text())
     return button

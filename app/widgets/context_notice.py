@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
-from app.i18n import tr
+from app.i18n import sentences, tr
 from app.session import Session
 from app.session_state import Outlook
 from app.theme import ThemeManager
@@ -29,12 +29,11 @@ class ContextNotice(QFrame):
         self,
         session: Session,
         themes: ThemeManager,
-        conversation_id: str,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self._conversation_id = conversation_id
+        self._conversation_id = ""
         self._text = ""
         self._held = ""
         self._shown: Outlook | None = None
@@ -61,6 +60,10 @@ class ContextNotice(QFrame):
         session.outlook_changed.connect(self._on_outlook_changed)
         session.model_state_changed.connect(self.refresh)
         self.hide()
+
+    def open(self, conversation_id: str) -> None:
+        """Whose messages it speaks of from now on."""
+        self._conversation_id = conversation_id
 
     def set_text(self, text: str) -> None:
         """What is written now; asked about when the typing pauses."""
@@ -101,6 +104,9 @@ class ContextNotice(QFrame):
         return False
 
     def _ask(self) -> None:
+        if self._conversation_id not in self._session.conversation_ids():
+            # Its tab was closed: until the page is gone, events still come.
+            return
         if self._session.is_busy(self._conversation_id):
             return
         if not self._session.ask_outlook(self._conversation_id, self._text):
@@ -119,14 +125,16 @@ class ContextNotice(QFrame):
             self.send_allowed.emit(held)
 
     def _show(self, outlook: Outlook | None, is_held: bool = False) -> None:
-        policy = self._session.conversation(self._conversation_id).overflow
+        conversation = self._session.conversation(self._conversation_id)
         words = "" if outlook is None else _words(outlook)
         if words and is_held and outlook is not None and outlook.dropped_messages:
-            words = f"{words} {tr('Press Enter again to send.')}"
+            words = sentences(words, tr("Press Enter again to send."))
         self._shown = outlook if words else None
         self.label.setText(words)
-        can_drop = outlook is not None and not outlook.fits and outlook.error is None
-        self.drop_button.setVisible(can_drop and policy is OverflowPolicy.STOP)
+        overflows = outlook is not None and not outlook.fits and outlook.error is None
+        # Before the first message there is nothing to drop.
+        can_drop = conversation.overflow is OverflowPolicy.STOP and bool(conversation.messages)
+        self.drop_button.setVisible(overflows and can_drop)
         self.setVisible(bool(words))
 
     def _on_drop_clicked(self) -> None:

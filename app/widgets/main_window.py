@@ -7,28 +7,36 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QSplitter, QWidget
+from PySide6.QtWidgets import QMainWindow, QSplitter
 
 from app import assets, highlight
 from app.actions import Actions
 from app.bridge import Bridge
 from app.cache_panel.panel import CachePanel
-from app.i18n import tr
+from app.i18n import Language
 from app.markdown import split_blocks
 from app.session import Session
-from app.session_state import Severity
 from app.settings import Settings
-from app.theme import DARK, LIGHT, ThemeManager
+from app.theme import ThemeManager
 from app.widgets.conversation_page import ConversationPage
-from app.widgets.dialogs import ShortcutsDialog
+from app.widgets.leaving import QuitGuard
+from app.widgets.library.desk import ModelDesk
+from app.widgets.linked_views import LinkedViews
+from app.widgets.message_actions import MessageHandlers
+from app.widgets.panel_dock import PanelDock
+from app.widgets.panel_tools import PanelTools
+from app.widgets.preferences import Preferences
+from app.widgets.prompt_library import PromptDesk
+from app.widgets.reading import Reading
+from app.widgets.rebuilding import Rebuilder
+from app.widgets.scroll_places import ScrollPlaces
+from app.widgets.shelf import Shelf
 from app.widgets.sidebar import MIN_WIDTH, SideBar
 from app.widgets.status_strip import StatusStrip
 from app.widgets.tab_area import TabArea
-from app.widgets.transfers import JSON, MARKDOWN, Transfers
+from app.widgets.transfers import Transfers
 from engine.api.params import OverflowPolicy
 
-PANEL_WIDTH = 380
-_RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _START_SIZE = QSize(1320, 860)
 _NARROW = 1000
 
@@ -36,7 +44,8 @@ _NARROW = 1000
 class MainWindow(QMainWindow):
     """``first_painted``: emitted once, in the first paint event.
 
-    ``themes`` None makes a theme of its own from the settings.
+    ``themes`` None makes a theme of its own from the settings. ``language``: the installed one;
+    None leaves the texts as they are.
     """
 
     first_painted = Signal()
@@ -47,9 +56,11 @@ class MainWindow(QMainWindow):
         bridge: Bridge,
         settings: Settings,
         themes: ThemeManager | None = None,
+        language: Language | None = None,
     ) -> None:
         super().__init__()
         self._session = session
+        self._bridge = bridge
         self._settings = settings
         self._was_painted = False
         self._is_narrow = False
@@ -57,16 +68,38 @@ class MainWindow(QMainWindow):
             themes = ThemeManager(settings.values.theme, parent=self)
             themes.apply()
         self.themes = themes
-        self.setWindowTitle("Quire")
+        self.rebuilder = Rebuilder(self, (session, bridge, themes))
+        self.preferences = Preferences(self, session, bridge, settings, language)
+        self.model_desk = ModelDesk(self, session, settings)
+        self.quit_guard = QuitGuard(session, self, self.is_at_files)
         self.setWindowIcon(QIcon(str(assets.resource_path("icons", "quire.svg"))))
-        self.actions_registry = Actions(self, themes)
+        self.rebuilder.keep(self.children())
+        self.build()
+        self.preferences.report_shortcuts()
+
+    def build(self) -> None:
+        """Makes all parts; again, once the old ones were discarded, in another language or font."""
+        session, bridge, settings = self._session, self._bridge, self._settings
+        themes = self.themes
+        self.actions_registry = Actions(self, themes, settings.values.shortcuts)
         self.actions_registry.fill(self.menuBar())
         self.tab_area = TabArea(session, themes, self.actions_registry)
         self.side_bar = SideBar(session, themes, self.actions_registry)
         self.cache_panel = CachePanel(bridge, session, themes)
+        self.linked_views = LinkedViews(
+            self.tab_area.pages, self.cache_panel, session, bridge, self
+        )
+        self.panel_tools = PanelTools(self, session, bridge, themes)
+        self.panels = PanelDock(
+            self, self.cache_panel, session, bridge, settings, themes, self.actions_registry
+        )
         self.status_strip = StatusStrip(session, bridge)
         self.transfers = Transfers(session, self)
+        self.prompt_desk = PromptDesk(session, themes, self)
+        self.shelf = Shelf(session, self.side_bar, self.tab_area, self.transfers)
         self._lay_out()
+        self.reading = Reading(self.tab_area, session, themes)
+        self.scroll_places = ScrollPlaces(session, self.tab_area.pages)
         self._connect()
         self._restore()
 
@@ -84,10 +117,14 @@ class MainWindow(QMainWindow):
         """Sends a message as if it had been typed. False if it was refused."""
         return self.tab_area.page(conversation_id).submit(text)
 
+    def is_at_files(self) -> bool:
+        """Whether conversations are being exported, imported or printed."""
+        return self.transfers.is_busy or self.reading.jobs.is_busy
+
     # --- layout ---
 
     def _lay_out(self) -> None:
-        splitter = QSplitter(Qt.Orientation.Horizontal)
+        splitter = self.splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.addWidget(self.side_bar)
         splitter.addWidget(self.tab_area)
         splitter.setStretchFactor(1, 1)
@@ -96,69 +133,47 @@ class MainWindow(QMainWindow):
         splitter.setCollapsible(1, False)
         self.setCentralWidget(splitter)
         self.setStatusBar(self.status_strip)
-        self.panel_dock = QDockWidget(tr("Cache panel"), self)
-        self.panel_dock.setObjectName("cache_panel_dock")
-        self.panel_dock.setWidget(self.cache_panel)
-        # The panel has a heading of its own, and the registry's actions show, hide and move it.
-        self.panel_dock.setTitleBarWidget(QWidget())
-        self._place_panel(_RIGHT)
+        self.tab_area.put_under_tabs(self.panels.strip)
+        self.tab_area.put_under_tabs(self.transfers.bar)
         self.tab_area.setMinimumWidth(360)
         self.setMinimumSize(740, 480)
-
-    def _place_panel(self, area: Qt.DockWidgetArea) -> None:
-        self.addDockWidget(area, self.panel_dock)
-        is_right = area == _RIGHT
-        self.panel_dock.setMinimumWidth(PANEL_WIDTH if is_right else 0)
-        direction = Qt.Orientation.Horizontal if is_right else Qt.Orientation.Vertical
-        self.resizeDocks([self.panel_dock], [PANEL_WIDTH], direction)
 
     def _connect(self) -> None:
         self.side_bar.conversation_chosen.connect(self.show_conversation)
         self.side_bar.hit_chosen.connect(self.tab_area.show_message)
-        self.side_bar.export_requested.connect(self.transfers.export)
-        self.side_bar.rename_requested.connect(self._rename)
-        self.side_bar.close_requested.connect(self.tab_area.close_conversation)
-        self.side_bar.model.modelReset.connect(self._mark_current)
+        self.side_bar.model.rows_changed.connect(self._mark_current)
         self.tab_area.current_changed.connect(self._on_tab_area_current_changed)
         self._session.conversation_changed.connect(self._check_overflow)
         self.tab_area.activity_changed.connect(self.side_bar.model.set_activity)
-        self.panel_dock.visibilityChanged.connect(self._on_panel_visibility_changed)
+        self.tab_area.pages.sampling_requested.connect(self.preferences.show_sampling)
         area = self.tab_area
         self.actions_registry.connect_all(
             {
                 "new_tab": self.new_tab,
-                "close_tab": lambda: area.close_conversation(area.tabs.current_id()),
-                "reopen_tab": area.reopen_last,
-                "rename": lambda: self._rename(area.tabs.current_id()),
-                "fork": lambda: self._session.fork(area.tabs.current_id()),
+                **area.handlers(),
+                **self.shelf.handlers(),
+                **self.prompt_desk.handlers(),
+                **self.model_desk.handlers(),
+                **self.reading.handlers(),
                 "search": self._start_search,
                 "import": self.transfers.choose_import,
-                "export_markdown": lambda: self.transfers.export(area.tabs.current_id(), MARKDOWN),
-                "export_json": lambda: self.transfers.export(area.tabs.current_id(), JSON),
                 "quit": self.close,
                 "send": self._on_page(lambda page: page.composer.submit()),
                 "stop": self._on_page(lambda page: page.stop()),
-                "regenerate": self._on_page(lambda page: page.regenerate()),
+                **MessageHandlers(area, self._session, self.actions_registry).handlers(),
                 "copy_answer": self._on_page(lambda page: page.copy_answer()),
+                "attach_files": self._on_page(lambda page: page.drafting.attach()),
                 "system_prompt": self._on_page(lambda page: page.edit_system_prompt()),
                 "overflow_stop": lambda: self._set_overflow(OverflowPolicy.STOP),
                 "overflow_drop_oldest": lambda: self._set_overflow(OverflowPolicy.DROP_OLDEST),
                 "focus_composer": self._on_page(lambda page: page.composer.edit.setFocus()),
                 "focus_transcript": self._on_page(lambda page: page.focus_transcript()),
                 "jump_to_latest": self._on_page(lambda page: page.transcript.jump_to_latest()),
-                "next_tab": lambda: area.step(1),
-                "previous_tab": lambda: area.step(-1),
                 "toggle_sidebar": self._toggle_side_bar,
-                "toggle_cache_panel": self._toggle_cache_panel,
-                "panel_below": self._toggle_panel_below,
-                "theme_system": lambda: self._set_theme("system"),
-                "theme_light": lambda: self._set_theme(LIGHT),
-                "theme_dark": lambda: self._set_theme(DARK),
-                "toggle_theme": self._toggle_theme,
-                "language_system": lambda: self._set_language("system"),
-                "language_en": lambda: self._set_language("en"),
-                "language_zh_CN": lambda: self._set_language("zh_CN"),
-                "shortcuts": lambda: ShortcutsDialog(self.actions_registry, self).show(),
+                "focus_sidebar": self._focus_side_bar,
+                **self.panels.handlers(),
+                **self.panel_tools.handlers(),
+                **self.preferences.handlers(),
             }
         )
 
@@ -166,18 +181,17 @@ class MainWindow(QMainWindow):
 
     def _restore(self) -> None:
         geometry = self._session.window_state("geometry")
-        restored = bool(geometry) and self.restoreGeometry(_decode(geometry))
-        if not restored:
+        if not self._was_painted and not (geometry and self.restoreGeometry(_decode(geometry))):
             self.resize(self._start_size())
         state = self._session.window_state("docks")
         if state:
             self.restoreState(_decode(state))
         self._is_narrow = self.width() < _NARROW
         self._show_side_bar()
-        self.panel_dock.setVisible(self._settings.values.cache_panel_visible)
-        values = self._settings.values
-        self.actions_registry.check("theme", values.theme)
-        self.actions_registry.check("language", values.language)
+        self.panels.restore()
+        self.preferences.check_actions()
+        # Its page got the focus before it was in the window, where that does not count.
+        self._on_page(lambda page: page.composer.edit.setFocus())()
         self._check_toggles()
         self._mark_current()
 
@@ -187,19 +201,16 @@ class MainWindow(QMainWindow):
             return _START_SIZE
         return _START_SIZE.boundedTo(screen.availableSize())
 
-    def _save(self) -> None:
+    def save_state(self) -> None:
+        """Hands what was typed, and the window's own state, to the session."""
         self.tab_area.flush()
+        self.panels.save()
+        self.scroll_places.save()
         self._session.set_window_state("geometry", _encode(self.saveGeometry()))
         self._session.set_window_state("docks", _encode(self.saveState()))
 
     def _check_toggles(self) -> None:
         self.actions_registry["toggle_sidebar"].setChecked(not self.side_bar.isHidden())
-        self.actions_registry["toggle_cache_panel"].setChecked(not self.panel_dock.isHidden())
-        is_below = self.dockWidgetArea(self.panel_dock) != _RIGHT
-        self.actions_registry["panel_below"].setChecked(is_below)
-
-    def _on_panel_visibility_changed(self, _visible: bool) -> None:
-        self._check_toggles()
 
     def _on_tab_area_current_changed(self, _conversation_id: str) -> None:
         self._mark_current()
@@ -212,10 +223,6 @@ class MainWindow(QMainWindow):
         self.setWindowTitle(f"{title} — Quire" if title else "Quire")
 
     # --- actions ---
-
-    def _rename(self, conversation_id: str) -> None:
-        self.show_conversation(conversation_id)
-        self.tab_area.tabs.start_rename(conversation_id)
 
     def _set_overflow(self, overflow: OverflowPolicy) -> None:
         self._session.set_overflow(self.tab_area.tabs.current_id(), overflow)
@@ -241,6 +248,11 @@ class MainWindow(QMainWindow):
         self._session.set_window_state("sidebar", "hidden" if self.side_bar.isHidden() else "")
         self._check_toggles()
 
+    def _focus_side_bar(self) -> None:
+        if self.side_bar.isHidden():
+            self._toggle_side_bar()
+        self.side_bar.focus_list()
+
     def _start_search(self) -> None:
         if self.side_bar.isHidden():
             self._toggle_side_bar()
@@ -251,29 +263,6 @@ class MainWindow(QMainWindow):
         wanted = self._session.window_state("sidebar") != "hidden"
         self.side_bar.setVisible(wanted and not self._is_narrow)
         self._check_toggles()
-
-    def _toggle_cache_panel(self) -> None:
-        self.panel_dock.setVisible(self.panel_dock.isHidden())
-        self._session.change_settings(cache_panel_visible=not self.panel_dock.isHidden())
-
-    def _toggle_panel_below(self) -> None:
-        is_right = self.dockWidgetArea(self.panel_dock) == _RIGHT
-        self._place_panel(Qt.DockWidgetArea.BottomDockWidgetArea if is_right else _RIGHT)
-        self._check_toggles()
-
-    def _set_theme(self, mode: str) -> None:
-        self.themes.set_mode(mode)
-        self._session.change_settings(theme=mode)
-        self.actions_registry.check("theme", mode)
-
-    def _toggle_theme(self) -> None:
-        self._set_theme(LIGHT if self.themes.theme.dark else DARK)
-
-    def _set_language(self, language: str) -> None:
-        if language != self._settings.values.language:
-            self._session.change_settings(language=language)
-            words = tr("The language changes when Quire is started again.")
-            self._session.report("language_changed", words, severity=Severity.INFO)
 
     # --- events ---
 
@@ -292,7 +281,15 @@ class MainWindow(QMainWindow):
             self._show_side_bar()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self._save()
+        # First, so that the guard knows whether that can be stored too.
+        self.save_state()
+        if not self.quit_guard.allows():
+            event.ignore()
+            return
+        self.rebuilder.stop()
+        self.panels.close()
+        self.panel_tools.close()
+        self.model_desk.close()
         self._session.shut_down()
         event.accept()
 

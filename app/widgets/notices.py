@@ -71,10 +71,11 @@ class NoticeArea(QWidget):
         self._column.addWidget(bar)
         self.show()
 
-    def retract(self, message: str) -> None:
-        """Takes notices of an error away that is told elsewhere."""
+    def retract(self, *, code: str = "", message: str = "") -> None:
+        """Takes notices of an error away that no longer hold, or are told elsewhere."""
         for bar in list(self._bars):
-            if bar.notice.error.message == message:
+            error = bar.notice.error
+            if error.code == code or error.message == message:
                 self._remove(bar)
 
     def clear(self) -> None:

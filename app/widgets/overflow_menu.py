@@ -15,11 +15,7 @@ def add_overflow_menu(menu: QMenu, session: Session, conversation_id: str) -> QM
     submenu = menu.addMenu(tr("When the context is full"))
     group = QActionGroup(submenu)
     present = session.conversation(conversation_id).overflow
-    texts = {
-        OverflowPolicy.STOP: tr("Stop and say so"),
-        OverflowPolicy.DROP_OLDEST: tr("Drop the oldest messages"),
-    }
-    for overflow, text in texts.items():
+    for overflow, text in policy_words().items():
         action = group.addAction(text)
         action.setCheckable(True)
         action.setChecked(overflow is present)
@@ -28,3 +24,11 @@ def add_overflow_menu(menu: QMenu, session: Session, conversation_id: str) -> QM
         )
     submenu.addActions(group.actions())
     return submenu
+
+
+def policy_words() -> dict[OverflowPolicy, str]:
+    """What each policy is called."""
+    return {
+        OverflowPolicy.STOP: tr("Stop and say so"),
+        OverflowPolicy.DROP_OLDEST: tr("Drop the oldest messages"),
+    }

@@ -10,7 +10,6 @@ from PySide6.QtGui import QFont, QFontMetrics, QPainter, QTextCharFormat, QTextL
 from PySide6.QtWidgets import (
     QLabel,
     QListView,
-    QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QVBoxLayout,
@@ -23,6 +22,7 @@ from app.models.search_hits import HIT_ROLE, SearchHitModel
 from app.store_search import MAX_HITS, SearchHit, SearchResult
 from app.theme import ThemeManager
 from app.widgets.ages import age_words
+from app.widgets.rows import paint_row
 from app.widgets.words import shown_title
 
 _LINES = 2
@@ -52,18 +52,8 @@ class HitDelegate(QStyledItemDelegate):
         hit = index.data(HIT_ROLE)
         if not isinstance(hit, SearchHit):
             return
-        theme = self._themes.theme
-        rect = QRectF(option.rect).adjusted(6, 1, -6, -1)
-        state = option.state
         painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        if state & QStyle.StateFlag.State_Selected:
-            painter.setBrush(theme.color("accent_soft"))
-            painter.drawRoundedRect(rect, 6.0, 6.0)
-        elif state & QStyle.StateFlag.State_MouseOver:
-            painter.setBrush(theme.color("hover"))
-            painter.drawRoundedRect(rect, 6.0, 6.0)
+        rect = paint_row(painter, self._themes.theme, option)
         inner = rect.adjusted(8.0, _PAD, -8.0, -_PAD)
         top = inner.top() + self._draw_heading(painter, hit, inner)
         self._draw_snippet(painter, hit, inner.adjusted(0, top - inner.top(), 0, 0))

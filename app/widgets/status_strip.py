@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QProgressBar, QStatusBar, QWidget
+from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QStatusBar, QWidget
 
 from app import theme
 from app.bridge import Bridge
@@ -24,7 +24,8 @@ class StatusStrip(QStatusBar):
         self.setObjectName("status_strip")
         self.setSizeGripEnabled(False)
         self._session = session
-        self.model = _label()
+        self.model = _model_button()
+        self.model.clicked.connect(lambda: session.model_library_requested.emit(""))
         self.progress = QProgressBar()
         self.progress.setTextVisible(False)
         self.progress.setRange(0, 1000)
@@ -43,6 +44,8 @@ class StatusStrip(QStatusBar):
         session.model_state_changed.connect(self._on_model_state_changed)
         bridge.stats_changed.connect(self._on_stats_changed)
         self._on_model_state_changed()
+        if bridge.latest_stats is not None:
+            self._on_stats_changed(bridge.latest_stats)
 
     def _on_model_state_changed(self) -> None:
         state = self._session.model_state
@@ -56,7 +59,9 @@ class StatusStrip(QStatusBar):
             backend = tr("Attention: {name}", name=state.info.backend)
             lines = (backend, state.info.backend_reason, template_words(state.info))
             self.model.setToolTip(plain_tip("\n".join(line for line in lines if line)))
-        self.model.setText(words)
+        # A single & would mark a key.
+        self.model.setText(words.replace("&", "&&"))
+        self.model.setAccessibleName(tr("Model library: {model}", model=words))
         if state.status is not ModelStatus.READY:
             self.pool.setText("")
             self.speed.setText("")
@@ -77,6 +82,16 @@ class StatusStrip(QStatusBar):
                 free=f"{free:,}",
             )
         )
+
+
+def _model_button() -> QPushButton:
+    """The model's name; pressed, it opens the model library."""
+    button = QPushButton()
+    button.setObjectName("model_name")
+    button.setProperty("kind", "chip")
+    button.setFont(theme.number_font())
+    button.setAutoDefault(False)
+    return button
 
 
 def _label() -> QLabel:

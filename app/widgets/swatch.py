@@ -50,6 +50,18 @@ def mark_pixmap(theme: Theme, number: int, activity: Activity, ratio: float) -> 
     return pixmap
 
 
+def swatch_pixmap(theme: Theme, number: int, ratio: float) -> QPixmap:
+    """The swatch alone, for a menu."""
+    pixmap = QPixmap(QSize(SIDE, SIDE) * ratio)
+    pixmap.setDevicePixelRatio(ratio)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    draw_swatch(painter, theme, QRectF(0, 0, SIDE, SIDE), number)
+    painter.end()
+    return pixmap
+
+
 def draw_swatch(painter: QPainter, theme: Theme, rect: QRectF, number: int) -> None:
     """The hue as a rounded square with the number on it."""
     hue = theme.hue(number)

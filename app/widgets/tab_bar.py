@@ -46,13 +46,12 @@ class ConversationTabs(QTabBar):
 
     Signals:
         rename_finished(conversation_id, title), close_requested(conversation_id)
-        fork_requested(conversation_id), order_changed(list of ids)
-        menu_opened(QMenu, conversation_id): more entries can be added.
+        order_changed(list of ids)
+        menu_opened(QMenu, conversation_id): its owner adds what a tab's menu offers.
     """
 
     rename_finished = Signal(str, str)
     close_requested = Signal(str)
-    fork_requested = Signal(str)
     order_changed = Signal(list)
     menu_opened = Signal(object, str)
 
@@ -108,12 +107,22 @@ class ConversationTabs(QTabBar):
             self._marks.pop(conversation_id, None)
             self.removeTab(index)
 
+    def move_current(self, by: int) -> None:
+        """Moves the tab in front ``by`` places; at an end it stays."""
+        index = self.currentIndex()
+        if 0 <= index + by < self.count():
+            self.moveTab(index, index + by)
+
     def set_mark(self, conversation_id: str, number: int, title: str, activity: Activity) -> None:
         """Number, title and activity of a tab; nothing happens if they are the same."""
         mark = (number, activity, title)
         if self._marks.get(conversation_id) != mark:
             self._marks[conversation_id] = mark
             self._show_mark(conversation_id)
+
+    def number_of(self, index: int) -> int:
+        """Number of the conversation of a tab."""
+        return self._marks[str(self.tabData(index))][0]
 
     def start_rename(self, conversation_id: str) -> None:
         """Opens a text box over the tab."""
@@ -150,9 +159,7 @@ class ConversationTabs(QTabBar):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(tr("Rename"), lambda: self.start_rename(chosen))
-        menu.addAction(tr("Fork"), lambda: self.fork_requested.emit(chosen))
         self.menu_opened.emit(menu, chosen)
-        menu.addAction(tr("Close"), lambda: self.close_requested.emit(chosen))
         menu.popup(self.mapToGlobal(point))
 
     def _show_mark(self, conversation_id: str) -> None:

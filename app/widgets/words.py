@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app.conversation import Message, MessageStatus
 from app.error_text import describe_error
-from app.i18n import tr, tr_n
+from app.i18n import sentences, tr, tr_n
 from app.session_state import ModelState, ModelStatus, Outlook, RequestPhase, RequestState
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
@@ -21,7 +21,7 @@ def shown_title(title: str) -> str:
 
 def error_words(error: ErrorInfo) -> str:
     """Cause and action in one line of plain text."""
-    return " ".join(part for part in describe_error(error) if part)
+    return sentences(*describe_error(error))
 
 
 def duration_words(seconds: float) -> str:
@@ -30,7 +30,7 @@ def duration_words(seconds: float) -> str:
 
 
 def usage_words(usage: RequestUsage) -> str:
-    """Tokens, speed, time to first token, tokens from cache."""
+    """Tokens, speed, time to first token, tokens from cache and computed twice."""
     parts = [tr_n("{n} token", "{n} tokens", usage.output_tokens)]
     if usage.tokens_per_s > 0:
         parts.append(tr("{rate} tok/s", rate=f"{usage.tokens_per_s:.0f}"))
@@ -44,6 +44,8 @@ def usage_words(usage: RequestUsage) -> str:
                 total=f"{usage.prompt_tokens:,}",
             )
         )
+    if usage.recomputed_tokens:
+        parts.append(tr("{n} computed again", n=f"{usage.recomputed_tokens:,}"))
     return SEPARATOR.join(parts)
 
 
@@ -77,6 +79,7 @@ def _waiting_words() -> dict[str, str]:
         "paused": tr("Paused"),
         "engine_paused": tr("The engine is paused"),
         "queued": tr("Waiting…"),
+        "first_answer": tr("Waits for the first answer, which is reading the same question."),
         "preempted": tr("Gave its memory to another tab; continues soon, nothing is lost."),
     }
 
@@ -94,12 +97,12 @@ def answer_footer(message: Message, waiting: str) -> tuple[str, str]:
     elif message.status is MessageStatus.INTERRUPTED:
         parts.insert(0, tr("Interrupted: the program ended"))
     elif message.limit:
-        parts.insert(0, _limit_words(message.limit))
+        parts.insert(0, limit_words(message.limit))
     tone = "warning" if message.status is MessageStatus.INTERRUPTED or message.limit else "muted"
     return SEPARATOR.join(parts), tone
 
 
-def _limit_words(limit: str) -> str:
+def limit_words(limit: str) -> str:
     known = {
         "max_tokens": tr("Ended at the answer's token limit"),
         "context": tr("Ended: the model's context is full"),
@@ -136,7 +139,7 @@ def drop_words(outlook: Outlook) -> str:
             )
         )
     parts.append(tr("Nothing is deleted."))
-    return " ".join(parts)
+    return sentences(*parts)
 
 
 def overflow_words(outlook: Outlook) -> str:
@@ -155,6 +158,7 @@ def stage_words(state: ModelState) -> str:
         "read": tr("Reading the model file"),
         "expand": tr("Unpacking the model, only this once"),
         "weights": tr("Loading weights"),
+        "convert": tr("Preparing the weights"),
         "tokenizer": tr("Loading the tokenizer"),
         "warm_up": tr("Warming up"),
     }
@@ -176,4 +180,6 @@ def model_words(state: ModelState) -> str:
         return tr("The engine has stopped")
     if state.status is ModelStatus.FAILED:
         return tr("The model could not be loaded")
+    if state.is_asleep:
+        return tr("Model unloaded")
     return tr("No model loaded")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer
@@ -11,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.i18n import tr
 from app.theme import ThemeManager
+from app.widgets.transcript.copying import message_markdown
 from app.widgets.transcript.message import MessageItem
 from app.widgets.transcript.painter import footer_rect
 
@@ -21,13 +21,17 @@ _CONFIRM_MS = 1500
 
 
 class MessageButtons(QWidget):
-    """Copy, regenerate, fork and the version pager; shown for one message at a time."""
+    """What can be done with a message, and the version pager; for one message at a time.
+
+    Pressing one emits the view's ``action_requested`` with the id of an action; but it copies.
+    """
 
     def __init__(self, view: Transcript, themes: ThemeManager) -> None:
         super().__init__(view.viewport())
         self._view = view
         self._themes = themes
         self._item: MessageItem | None = None
+        self._by_action: dict[str, QToolButton] = {}
         self.setObjectName("message_buttons")
         # Opaque: on a narrow window it lies over the line of figures.
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -38,14 +42,18 @@ class MessageButtons(QWidget):
         self._note.setTextFormat(Qt.TextFormat.PlainText)
         self._note.setProperty("tone", "muted")
         layout.addWidget(self._note)
-        self.previous = self._button("left", tr("Previous version"), lambda: self._version(-1))
+        self.previous = self._button("previous_version", "left", tr("Previous version"))
         self._pager = QLabel()
         self._pager.setProperty("tone", "muted")
         layout.addWidget(self._pager)
-        self.next = self._button("right", tr("Next version"), lambda: self._version(1))
-        self.copy = self._button("copy", tr("Copy message"), self._on_copy)
-        self.regenerate = self._button("refresh", tr("Regenerate answer"), self._on_regenerate)
-        self.fork = self._button("fork", tr("Fork from here into a new tab"), self._on_fork)
+        self.next = self._button("next_version", "right", tr("Next version"))
+        self.stop = self._button("stop_message", "stop", tr("Stop answer"))
+        self.go_on = self._button("continue_answer", "play", tr("Continue answer"))
+        self.edit = self._button("edit_message", "edit", tr("Edit message"))
+        self.copy = self._button("copy_message", "copy", tr("Copy message"))
+        self.regenerate = self._button("regenerate", "refresh", tr("Regenerate answer"))
+        self.fork = self._button("fork_message", "fork", tr("Fork from here into a new tab"))
+        self.more = self._button("message_menu", "menu", tr("More about this message"))
         self._note_timer = QTimer(self)
         self._note_timer.setSingleShot(True)
         self._note_timer.timeout.connect(self._clear_note)
@@ -65,7 +73,7 @@ class MessageButtons(QWidget):
             self.set_item(items[self._view.page.index_at(page_y)])
 
     def leave(self) -> None:
-        """The mouse left the transcript; the last answer keeps its buttons."""
+        """The mouse left the transcript."""
         if not self.underMouse():
             self.set_item(None)
 
@@ -74,23 +82,24 @@ class MessageButtons(QWidget):
         if item is not self._item:
             self._item = item
             self._clear_note()
+            self._view.message_pointed.emit("" if item is None else item.view.message_id)
         self.refresh()
 
     def refresh(self) -> None:
         """The message changed: fits the buttons to it."""
         item = self._item
-        if item is None or item.view.is_open:
+        if item is None or not item.view.offers or item.room:
             self.hide()
             return
         view = item.view
-        has_versions = view.num_versions > 1
+        for action_id, button in self._by_action.items():
+            button.setVisible(action_id in view.offers)
+        has_versions = view.num_versions > 1 and not view.is_open
         for widget in (self.previous, self._pager, self.next):
             widget.setVisible(has_versions)
         self._pager.setText(f"{view.version}/{view.num_versions}")
         self.previous.setEnabled(view.version > 1)
         self.next.setEnabled(view.version < view.num_versions)
-        self.regenerate.setVisible(not view.is_user)
-        self.fork.setVisible(not view.is_user)
         self.place()
         self.show()
 
@@ -105,6 +114,15 @@ class MessageButtons(QWidget):
         y = round(rect.center().y() - size.height() / 2.0) - scroll
         self.setGeometry(x, y, size.width(), size.height())
 
+    def menu_place(self) -> QPoint:
+        """Where the menu of the message opens, on the screen: below its button, or where the
+        message leaves the viewport.
+        """
+        viewport = self._view.viewport()
+        point = self.mapTo(viewport, self.more.geometry().bottomLeft())
+        y = min(max(point.y(), 0), viewport.height() - 1)
+        return viewport.mapToGlobal(QPoint(point.x(), y))
+
     def confirm(self, text: str) -> None:
         """Says for a moment that something was done."""
         self._note.setText(text)
@@ -115,39 +133,32 @@ class MessageButtons(QWidget):
         self._note.setText("")
         self.place()
 
-    def _button(self, icon: str, name: str, slot: Callable[[], None]) -> QToolButton:
+    def _button(self, action_id: str, icon: str, name: str) -> QToolButton:
         button = QToolButton(self)
         button.setProperty("icon_name", icon)
         button.setToolTip(name)
         button.setAccessibleName(name)
         button.setIconSize(QSize(16, 16))
-        button.clicked.connect(slot)
+        button.clicked.connect(lambda: self._on_clicked(action_id))
         layout = self.layout()
         assert layout is not None
         layout.addWidget(button)
+        self._by_action[action_id] = button
         return button
 
     def _set_icons(self) -> None:
-        for button in self.findChildren(QToolButton):
+        for button in self._by_action.values():
             icon = self._themes.theme.icon(str(button.property("icon_name")), "muted")
             button.setIcon(icon)
 
-    def _on_copy(self) -> None:
-        if self._item is not None:
-            QGuiApplication.clipboard().setText(self._item.text)
+    def _on_clicked(self, action_id: str) -> None:
+        if self._item is None:
+            return
+        if action_id == "copy_message":
+            QGuiApplication.clipboard().setText(message_markdown(self._item))
             self.confirm(tr("Copied"))
-
-    def _on_regenerate(self) -> None:
-        if self._item is not None:
-            self._view.regenerate_requested.emit(self._item.view.message_id)
-
-    def _on_fork(self) -> None:
-        if self._item is not None:
-            self._view.fork_requested.emit(self._item.view.message_id)
-
-    def _version(self, step: int) -> None:
-        if self._item is not None:
-            self._view.version_requested.emit(self._item.view.message_id, step)
+        else:
+            self._view.action_requested.emit(action_id, self._item.view.message_id)
 
 
 class JumpButton(QToolButton):
