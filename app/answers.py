@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import time
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
+from app.answer_facts import note_thought
 from app.bridge import Bridge
-from app.conversation import Conversation, Message, MessageStatus, new_id, system_prompt_key
+from app.conversation import MessageStatus
 from app.session_signals import SessionSignals
 from app.session_state import IDLE, Notice, RequestPhase, RequestState, Severity
 from app.store import Store
-from engine.api.commands import Cancel, Submit
+from app.submission import Answer, Submission, withdraw
+from engine.api.commands import Cancel
 from engine.api.errors import ErrorInfo
 from engine.api.events import (
     CommandFailed,
@@ -27,7 +31,6 @@ from engine.api.events import (
     RequestWaiting,
     TokensGenerated,
 )
-from engine.api.params import ContextPolicy
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,81 +40,89 @@ _STATUS = {
     FinishReason.CANCELLED: MessageStatus.STOPPED,
     FinishReason.ERROR: MessageStatus.ERROR,
 }
-
-
-@dataclass(slots=True, eq=False)
-class _Answer:
-    """``previous_leaf_id``: the shown leaf before it; ``draft``: the question if it was typed for
-    it.
-    """
-
-    request_id: str
-    conversation: Conversation
-    message: Message
-    previous_leaf_id: str | None
-    draft: str | None
-    submitted: bool = False
-    state: RequestState = IDLE
+_PROGRESS = (RequestPhase.IDLE, RequestPhase.WAITING, RequestPhase.PREFILL, RequestPhase.DECODE)
 
 
 class Answers:
-    """The running answer of each conversation, at most one each."""
+    """The running answers; of one conversation those that were asked for at once."""
 
     def __init__(self, bridge: Bridge, store: Store, signals: SessionSignals) -> None:
         self._bridge = bridge
         self._store = store
         self._signals = signals
         self._model: ModelInfo | None = None
-        self._by_request: dict[str, _Answer] = {}
-        self._by_conversation: dict[str, _Answer] = {}
+        self._by_request: dict[str, Answer] = {}
 
-    def state(self, conversation_id: str) -> RequestState:
-        answer = self._by_conversation.get(conversation_id)
-        return IDLE if answer is None else answer.state
+    def state(self, conversation_id: str, message_id: str = "") -> RequestState:
+        """Of one answer; without ``message_id`` of the one that has got furthest."""
+        states = [
+            answer.state
+            for answer in self._running(conversation_id)
+            if message_id in ("", answer.message.message_id)
+        ]
+        return max(states, key=lambda state: _PROGRESS.index(state.phase), default=IDLE)
 
     def is_busy(self, conversation_id: str) -> bool:
-        return conversation_id in self._by_conversation
+        return any(True for _ in self._running(conversation_id))
 
-    def ask(
-        self,
-        conversation: Conversation,
-        message: Message,
-        previous_leaf_id: str | None,
-        draft: str | None,
-    ) -> None:
-        """Wants ``message`` (an empty answer, in the tree) filled; may wait for the model."""
-        answer = _Answer(new_id(), conversation, message, previous_leaf_id, draft)
-        self._by_request[answer.request_id] = answer
-        self._by_conversation[conversation.conversation_id] = answer
-        if self._model is None:
-            self._set_state(answer, RequestState(RequestPhase.WAITING, reason="loading"))
-        else:
-            self._submit(answer, self._model)
+    @property
+    def num_running(self) -> int:
+        """Answers that the engine has been asked for."""
+        return sum(answer.submission.is_submitted for answer in self._by_request.values())
 
-    def stop(self, conversation_id: str) -> None:
-        """Stops the answer; what has come stays."""
-        answer = self._by_conversation.get(conversation_id)
-        if answer is None:
+    @property
+    def num_waiting(self) -> int:
+        """Answers that wait for a model."""
+        return len(self._by_request) - self.num_running
+
+    def ask(self, submission: Submission) -> None:
+        """Wants the answers of ``submission`` filled; may wait for the model."""
+        for answer in submission.answers:
+            self._by_request[answer.request_id] = answer
+        if self._model is not None:
+            self._submit(submission, self._model)
             return
-        if answer.submitted:
-            self._bridge.send(Cancel(answer.request_id))
-        else:
-            self._end(answer, MessageStatus.STOPPED)
+        for answer in submission.answers:
+            self._set_state(answer, RequestState(RequestPhase.WAITING, reason="loading"))
 
-    def abandon(self, conversation_id: str) -> None:
-        """Stops the answer and hears no more of it; for a conversation that is being closed."""
-        answer = self._by_conversation.get(conversation_id)
-        if answer is not None:
-            if answer.submitted:
+    def stop(self, conversation_id: str, message_id: str = "") -> None:
+        """Stops all answers, or that one; what has come stays."""
+        for answer in list(self._running(conversation_id)):
+            if message_id not in ("", answer.message.message_id):
+                continue
+            if answer.submission.is_submitted:
                 self._bridge.send(Cancel(answer.request_id))
+            else:
+                self._stop_unsubmitted(answer)
+
+    def abandon(self, conversation_id: str, kept: Container[str] = ()) -> None:
+        """Stops the answers and hears no more of them; for what is closed or deleted.
+
+        ``kept``: ids of messages whose answers go on.
+        """
+        for answer in list(self._running(conversation_id)):
+            if answer.message.message_id in kept:
+                continue
+            if answer.submission.is_submitted:
+                self._bridge.send(Cancel(answer.request_id))
+                self._end_early(answer, MessageStatus.STOPPED)
+            else:
+                self._stop_unsubmitted(answer)
+
+    def _stop_unsubmitted(self, answer: Answer) -> None:
+        answer.submission.answers.remove(answer)
+        if answer.submission.before is not None:
+            self._give_back(answer)
+        else:
             self._end(answer, MessageStatus.STOPPED)
 
     def model_ready(self, model: ModelInfo) -> None:
         """Submits what has waited for a model."""
         self._model = model
-        for answer in list(self._by_request.values()):
-            if not answer.submitted:
-                self._submit(answer, model)
+        waiting = {answer.submission: None for answer in self._by_request.values()}
+        for submission in waiting:
+            if not submission.is_submitted:
+                self._submit(submission, model)
 
     def model_loading(self) -> None:
         """From now on answers wait for the next model."""
@@ -121,24 +132,26 @@ class Answers:
         """Gives back what has waited for a model; what was running has failed."""
         self._model = None
         for answer in list(self._by_request.values()):
-            if answer.message.content:
-                answer.message.error = error
-                self._end(answer, MessageStatus.ERROR)
-            else:
-                self._withdraw(answer)
+            self._break_off(answer, error)
 
     def interrupt_all(self) -> None:
         """The program ends: what has come is kept."""
         for answer in list(self._by_request.values()):
-            self._end(answer, MessageStatus.INTERRUPTED)
+            self._end_early(answer, MessageStatus.INTERRUPTED)
+
+    def _running(self, conversation_id: str) -> Iterator[Answer]:
+        return (a for a in self._by_request.values() if a.conversation_id == conversation_id)
 
     def handle(self, event: Event) -> bool:
         """Takes the events of requests; True if this was one."""
         if isinstance(event, CommandFailed):
-            answer = self._by_request.get(event.command_id)
-            if answer is None:
+            refused = self._by_request.get(event.command_id)
+            if refused is None:
                 return False
-            self._fail(answer, event.error)
+            for each in list(refused.submission.answers):
+                if each.request_id in self._by_request:
+                    self._break_off(each, event.error)
+            self._tell(refused, event.error)
             return True
         if not isinstance(event, RequestEvent):
             return False
@@ -147,12 +160,12 @@ class Answers:
             self._on_request_event(answer, event)
         return True
 
-    def _on_request_event(self, answer: _Answer, event: RequestEvent) -> None:
+    def _on_request_event(self, answer: Answer, event: RequestEvent) -> None:
         match event:
             case TokensGenerated():
                 if answer.state.phase is not RequestPhase.DECODE:
                     self._set_state(answer, RequestState(RequestPhase.DECODE))
-                self._append(answer, event.text)
+                self._append(answer, event.text, event.token_ids)
             case PrefillProgress(computed_tokens=done, prompt_tokens=total, cached_tokens=cached):
                 self._set_state(
                     answer,
@@ -161,11 +174,13 @@ class Answers:
             case RequestQueued():
                 reason = event.waits_for.value or "queued"
                 self._wait(answer, reason, event.blocks_short)
-                self._keep_cut(answer, event.cut.num_messages)
+                self._keep(answer, event)
             case RequestWaiting():
                 other = self._by_request.get(event.waits_on_request_id)
-                waits_on = "" if other is None else other.conversation.conversation_id
+                waits_on = "" if other is None else other.conversation_id
                 reason = event.waits_for.value or "queued"
+                if other is not None and other.submission is answer.submission:
+                    reason = "first_answer" if reason == "twin" else reason
                 self._wait(answer, reason, event.blocks_short, waits_on)
             case RequestPreempted():
                 self._wait(answer, "preempted")
@@ -178,54 +193,53 @@ class Answers:
             case _:
                 _LOG.warning("unknown request event %s", type(event).__name__)
 
-    def _wait(
-        self, answer: _Answer, reason: str, blocks_short: int = 0, waits_on: str = ""
-    ) -> None:
+    def _wait(self, answer: Answer, reason: str, blocks_short: int = 0, waits_on: str = "") -> None:
         state = RequestState(
             RequestPhase.WAITING, reason=reason, blocks_short=blocks_short, waits_on=waits_on
         )
         self._set_state(answer, state)
 
-    def _submit(self, answer: _Answer, model: ModelInfo) -> None:
-        message, conversation = answer.message, answer.conversation
-        message.model = model.name
-        message.system_prompt_key = system_prompt_key(conversation.system_prompt)
-        message.num_dropped = conversation.num_dropped(message.parent_id)
-        answer.submitted = True
-        assert message.params is not None
-        self._bridge.send(
-            Submit(
-                request_ids=(answer.request_id,),
-                conversation_id=conversation.conversation_id,
-                messages=conversation.chat_messages(up_to=message.parent_id),
-                params=message.params,
-                context=ContextPolicy(conversation.overflow, message.num_dropped),
-                command_id=answer.request_id,
-            )
-        )
-        self._wait(answer, "queued")
+    def _submit(self, submission: Submission, model: ModelInfo) -> None:
+        answers = list(submission.answers)
+        self._bridge.send(submission.command(model))
+        for answer in answers:
+            # What it is made with is needed to go on with it after a crash.
+            self._store.save_message(answer.conversation_id, answer.message)
+            self._wait(answer, "queued")
 
-    def _keep_cut(self, answer: _Answer, num_dropped: int) -> None:
-        message, conversation_id = answer.message, answer.conversation.conversation_id
-        if message.num_dropped != num_dropped:
-            message.num_dropped = num_dropped
-            self._store.save_message(conversation_id, message)
-            self._signals.message_changed.emit(conversation_id, message.message_id)
-
-    def _append(self, answer: _Answer, text: str) -> None:
-        if text:
-            conversation_id = answer.conversation.conversation_id
-            answer.message.content += text
-            self._store.save_partial(answer.message)
-            self._signals.text_appended.emit(conversation_id, answer.message.message_id, text)
-
-    def _finish(self, answer: _Answer, event: RequestFinished) -> None:
-        self._append(answer, event.text)
+    def _keep(self, answer: Answer, event: RequestQueued) -> None:
+        """The seed that was drawn, so that a crash does not lose it, and what is not read."""
         message = answer.message
-        if event.reason is FinishReason.ERROR and event.error is not None and not message.content:
-            self._fail(answer, event.error)
+        seed = event.params.seed if event.params.seed is not None else message.seed
+        is_cut = message.num_dropped != event.cut.num_messages
+        if is_cut or message.seed != seed:
+            message.seed, message.num_dropped = seed, event.cut.num_messages
+            self._store.save_message(answer.conversation_id, message)
+        if is_cut:
+            self._signals.message_changed.emit(answer.conversation_id, message.message_id)
+
+    def _append(self, answer: Answer, text: str, token_ids: Sequence[int] = ()) -> None:
+        message = answer.message
+        message.streamed_ids += token_ids
+        if text:
+            answer.first_text_at = answer.first_text_at or time.monotonic()
+            message.content += text
+            self._store.save_partial(message)
+            self._signals.text_appended.emit(answer.conversation_id, message.message_id, text)
+            if note_thought(message, text, time.monotonic() - answer.first_text_at):
+                self._signals.message_changed.emit(answer.conversation_id, message.message_id)
+
+    def _finish(self, answer: Answer, event: RequestFinished) -> None:
+        self._append(answer, event.text)
+        message, before = answer.message, answer.submission.before
+        if event.reason is FinishReason.ERROR and event.error is not None and not answer.has_text:
+            self._break_off(answer, event.error)
+            self._tell(answer, event.error)
             return
-        message.turn = event.turn
+        if before is not None and event.reason is FinishReason.CANCELLED and not answer.has_text:
+            self._give_back(answer)
+            return
+        message.turn = event.turn or message.partial_turn()
         message.usage = event.usage
         message.seed = event.seed
         message.error = event.error
@@ -233,64 +247,44 @@ class Answers:
         message.limit = event.limit
         self._end(answer, _STATUS[event.reason])
 
-    def _fail(self, answer: _Answer, error: ErrorInfo) -> None:
-        conversation_id = answer.conversation.conversation_id
-        _LOG.warning("request failed: %s: %s", error.code, error.message)
-        if answer.message.content:
+    def _break_off(self, answer: Answer, error: ErrorInfo) -> None:
+        """It failed: what has come stays; where nothing came, all is as before."""
+        if answer.has_text:
+            _LOG.warning("request failed: %s: %s", error.code, error.message)
             answer.message.error = error
-            self._end(answer, MessageStatus.ERROR)
+            self._end_early(answer, MessageStatus.ERROR)
+        elif answer.submission.before is not None:
+            self._give_back(answer)
         else:
-            self._withdraw(answer)
-        self._signals.notice_raised.emit(Notice(Severity.ERROR, error, conversation_id))
+            self._by_request.pop(answer.request_id, None)
+            withdraw(answer, self._store, self._signals)
 
-    def _end(self, answer: _Answer, status: MessageStatus) -> None:
+    def _tell(self, answer: Answer, error: ErrorInfo) -> None:
+        _LOG.warning("request failed: %s: %s", error.code, error.message)
+        self._signals.notice_raised.emit(Notice(Severity.ERROR, error, answer.conversation_id))
+
+    def _end(self, answer: Answer, status: MessageStatus) -> None:
         answer.message.status = status
-        conversation_id = answer.conversation.conversation_id
-        self._forget(answer)
+        answer.message.streamed_ids = []
+        conversation_id = answer.conversation_id
+        self._by_request.pop(answer.request_id, None)
         self._store.save_message(conversation_id, answer.message)
         self._signals.message_changed.emit(conversation_id, answer.message.message_id)
         self._signals.request_state_changed.emit(conversation_id)
 
-    def _withdraw(self, answer: _Answer) -> None:
-        """Takes an answer that never began out of the tree, and its question if it was typed for
-        it.
-        """
-        conversation, message = answer.conversation, answer.message
-        conversation_id = conversation.conversation_id
-        self._forget(answer)
-        withdrawn = [message.message_id]
-        if answer.draft is not None and message.parent_id is not None:
-            withdrawn.append(message.parent_id)
-        for message_id in withdrawn:
-            conversation.remove(message_id)
-            self._store.delete_message(message_id)
-        conversation.active_leaf_id = answer.previous_leaf_id
-        if answer.draft is not None:
-            typed_since = f"\n{conversation.draft}" if conversation.draft else ""
-            conversation.draft = answer.draft + typed_since
-        self._store.save_conversation(conversation)
-        if answer.draft is None:
-            self._signals.path_changed.emit(conversation_id)
-        else:
-            for message_id in withdrawn:
-                self._signals.message_removed.emit(conversation_id, message_id)
-            self._signals.draft_restored.emit(conversation_id, answer.draft)
-        self._signals.conversation_changed.emit(conversation_id)
-        self._signals.request_state_changed.emit(conversation_id)
+    def _end_early(self, answer: Answer, status: MessageStatus) -> None:
+        """The engine is not asked for the exact ids; those that came must do."""
+        if answer.submission.before is not None and not answer.has_text:
+            self._give_back(answer)
+            return
+        answer.message.turn = answer.message.partial_turn()
+        self._end(answer, status)
 
-    def _forget(self, answer: _Answer) -> None:
-        self._by_request.pop(answer.request_id, None)
-        self._by_conversation.pop(answer.conversation.conversation_id, None)
+    def _give_back(self, answer: Answer) -> None:
+        """The rest of an answer never began: the answer is what it was."""
+        answer.submission.restore(answer.message)
+        self._end(answer, answer.message.status)
 
-    def _set_state(self, answer: _Answer, state: RequestState) -> None:
-        answer.state = RequestState(
-            phase=state.phase,
-            reason=state.reason,
-            blocks_short=state.blocks_short,
-            waits_on=state.waits_on,
-            done=state.done,
-            total=state.total,
-            cached=state.cached,
-            message_id=answer.message.message_id,
-        )
-        self._signals.request_state_changed.emit(answer.conversation.conversation_id)
+    def _set_state(self, answer: Answer, state: RequestState) -> None:
+        answer.state = replace(state, message_id=answer.message.message_id)
+        self._signals.request_state_changed.emit(answer.conversation_id)

@@ -5,6 +5,7 @@ AppError
 ├── DataDirectoryInUseError   another window has this data directory open
 ├── StoreTooNewError          the database was written by a newer version
 ├── StoreDamagedError         the database failed its check
+├── StoreDamageFoundError     the database in use failed a later check
 └── StoreWriteError           something could not be saved (yet)
 """
 
@@ -47,6 +48,11 @@ class StoreTooNewError(AppError):
 class StoreDamagedError(AppError):
     code = "store_damaged"
     action = "The damaged file was kept; a new one was begun."
+
+
+class StoreDamageFoundError(AppError):
+    code = "store_damage_found"
+    action = "Export what you need. The next start puts the file aside and begins a new one."
 
 
 class StoreWriteError(AppError):

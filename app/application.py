@@ -7,18 +7,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication
 
 from app import paths
 from app.bridge import Bridge
 from app.command_line import Options
-from app.garbage import GarbagePolicy
-from app.i18n import tr
+from app.garbage import INTERVAL_MS, GarbagePolicy, hold_back
+from app.i18n import Language, tr
 from app.process_age import process_age_s
+from app.safe_start import RestoreMark, leave_suspects_closed
 from app.session import Session
 from app.settings import Settings
 from app.store import Store
 from app.theme import ThemeManager
 from app.widgets.main_window import MainWindow
+from app.widgets.preferences import appearance_of
+from app.widgets.safe_start import SafeStart
 from engine.api.client import ENGINE_THREAD_NAME, EngineClient
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _FLUSH_TIMEOUT_S = 1.0
-_ENGINE_TIMEOUT_S = 2.5
+_ENGINE_TIMEOUT_S = 2.0
 
 
 class QuireApplication(QObject):
@@ -46,6 +50,7 @@ class QuireApplication(QObject):
         store: Store,
         engine: Callable[[], EngineClient],
         parent: QObject | None = None,
+        language: Language | None = None,
     ) -> None:
         super().__init__(parent)
         self.first_paint_ms: float | None = None
@@ -56,19 +61,36 @@ class QuireApplication(QObject):
         self._raise_server: RaiseServer | None = None
         self._signals: TerminationSignals | None = None
         self._profile_dir = store.profile.data_dir
-        self.theme = ThemeManager(settings.values.theme)
+        self.theme = ThemeManager(settings.values.theme, appearance=appearance_of(settings.values))
         self.theme.apply()
         self.bridge = Bridge(engine)
         models_dir = options.models_dir or paths.models_dir()
+        mark = RestoreMark(store.profile.restore_file)
+        left_closed = leave_suspects_closed(store, mark)
+        mark.set(store.open_ids())
         self.session = Session(self.bridge, store, settings, str(models_dir))
+        hold_back()
         self._garbage = GarbagePolicy()
+        self._garbage_timer = QTimer(self)
+        self._garbage_timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
+        self._garbage_timer.timeout.connect(self._garbage.collect_if_due)
+        self._garbage_timer.start(INTERVAL_MS)
         self.session.model_state_changed.connect(self._on_session_model_state_changed)
         self.session.program_restart_requested.connect(self._on_session_program_restart_requested)
         if not self.session.conversation_ids():
             self.session.new_conversation()
-        self.window = MainWindow(self.session, self.bridge, settings, self.theme)
+        self.window = MainWindow(self.session, self.bridge, settings, self.theme, language)
         self.window.first_painted.connect(self._on_window_first_painted)
+        self.safe_start = SafeStart(self.session, self.window, mark, left_closed, self)
         self._uncaught.connect(self._on_uncaught, Qt.ConnectionType.QueuedConnection)
+        # At once: when control returns, the desktop may end the process.
+        gui = QGuiApplication.instance()
+        assert isinstance(gui, QGuiApplication)
+        self._session_end = gui.commitDataRequest.connect(
+            self.on_session_end, Qt.ConnectionType.DirectConnection
+        )
+        # At the end of a session of Windows this is the last that a program hears.
+        gui.aboutToQuit.connect(self.safe_start.end)
 
     def show(self) -> None:
         """Shows the window; the engine starts after its first paint."""
@@ -80,6 +102,9 @@ class QuireApplication(QObject):
 
     def close(self) -> bool:
         """Saves everything, ends the engine, destroys the window. False if the engine was busy."""
+        QObject.disconnect(self._session_end)
+        self.safe_start.end()
+        self.window.quit_guard.force()
         self.window.close()
         if self._raise_server is not None:
             self._raise_server.close()
@@ -89,6 +114,7 @@ class QuireApplication(QObject):
             _LOG.error("not everything could be saved")
         self.window.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        self._garbage_timer.stop()
         self._garbage.close()
         # Last, so that a second Ctrl+C cannot cut the saving short.
         if self._signals is not None:
@@ -100,6 +126,7 @@ class QuireApplication(QObject):
         if self.first_paint_ms is None:
             self.first_paint_ms = process_age_s() * 1000.0
             _LOG.info("first paint after %.0f ms", self.first_paint_ms)
+            self.safe_start.window_shown()
             QTimer.singleShot(0, self._after_first_paint)
 
     @Slot()
@@ -114,15 +141,30 @@ class QuireApplication(QObject):
         from app.raise_window import RaiseServer
         from app.signals_to_qt import TerminationSignals
 
-        self._signals = TerminationSignals(QCoreApplication.quit, self)
+        self._signals = TerminationSignals(self._on_signal, self)
         self.bridge.start()
         _LOG.info("engine started")
         path = self._options.model or self._settings.values.model_path
         # The command line speaks for one start only.
         self.session.load_model(path, remember=self._options.model is None)
         self.session.raise_stored_problems()
+        self._store.check_if_due()
         self._raise_server = RaiseServer(self._profile_dir, self)
         self._raise_server.raise_requested.connect(self._on_raise_server_raise_requested)
+
+    def _on_signal(self) -> None:
+        # Nobody is there to answer a question.
+        self.window.quit_guard.force()
+        QCoreApplication.quit()
+
+    @Slot()
+    def on_session_end(self) -> None:
+        """The desktop's session ends: everything is saved now. It may still be called off."""
+        _LOG.info("the session ends")
+        self.window.quit_guard.session_ends()
+        self.window.save_state()
+        if not self._store.flush(_FLUSH_TIMEOUT_S):
+            _LOG.error("not everything could be saved")
 
     @Slot()
     def _on_session_model_state_changed(self) -> None:

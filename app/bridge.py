@@ -10,10 +10,20 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 from engine.api.client import EngineClient
 from engine.api.commands import Command, SubscribePool, UnsubscribePool
-from engine.api.events import BlockEvents, EngineStats, Event, TokensGenerated
+from engine.api.events import (
+    BlockEvents,
+    EngineStats,
+    EngineStatusChanged,
+    Event,
+    ModelLoaded,
+    ModelUnloaded,
+    TokensGenerated,
+)
 from engine.api.snapshot import Snapshot
 
 DRAIN_INTERVAL_MS = 16
+POOL_RATE_HZ = 10.0
+"""Deliveries of the pool's events a second: as many as the cache panel shows."""
 
 
 class Bridge(QObject):
@@ -28,11 +38,16 @@ class Bridge(QObject):
             ``TokensGenerated`` of one request within a drain arrive as one.
         block_events_received(BlockEvents): only while subscribed.
         stats_changed(EngineStats)
+        status_changed(EngineStatusChanged): told as an ``engine_event`` too.
+
+    For who comes later: ``latest_stats``, the newest of the loaded model, and ``latest_status``,
+    which also tells the pace; None without any.
     """
 
     engine_event = Signal(object)
     block_events_received = Signal(object)
     stats_changed = Signal(object)
+    status_changed = Signal(object)
     _woken = Signal()
 
     def __init__(
@@ -43,6 +58,8 @@ class Bridge(QObject):
         self._client: EngineClient | None = None
         self._early_commands: list[Command] = []
         self._subscribers = 0
+        self.latest_stats: EngineStats | None = None
+        self.latest_status: EngineStatusChanged | None = None
         self._closed = False
         self._last_drain_s = 0.0
         self._drain_timer = QTimer(self)
@@ -55,6 +72,11 @@ class Bridge(QObject):
     def is_started(self) -> bool:
         """True from ``start`` to ``close``."""
         return self._client is not None and not self._closed
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether anybody has asked for snapshots and block events."""
+        return self._subscribers > 0
 
     @property
     def is_draining(self) -> bool:
@@ -78,10 +100,11 @@ class Bridge(QObject):
             return
         self._client.set_wakeup(None)
         self._client.close(0.0)
+        self.latest_stats = self.latest_status = None
         self._client = client = self._start_engine()
         client.set_wakeup(self._woken.emit)
         if self._subscribers:
-            client.send(SubscribePool())
+            client.send(SubscribePool(POOL_RATE_HZ))
 
     def drain(self) -> None:
         """Tells now what has come from the engine, without waiting for the next drain."""
@@ -102,7 +125,7 @@ class Bridge(QObject):
         """
         self._subscribers += 1
         if self._subscribers == 1:
-            self.send(SubscribePool())
+            self.send(SubscribePool(POOL_RATE_HZ))
 
     def unsubscribe_pool(self) -> None:
         """Takes one ``subscribe_pool`` back; the engine stops sending at the last one."""
@@ -144,8 +167,15 @@ class Bridge(QObject):
             if isinstance(event, BlockEvents):
                 self.block_events_received.emit(event)
             elif isinstance(event, EngineStats):
+                self.latest_stats = event
                 self.stats_changed.emit(event)
             else:
+                if isinstance(event, ModelLoaded | ModelUnloaded):
+                    # Another pool.
+                    self.latest_stats = None
+                if isinstance(event, EngineStatusChanged):
+                    self.latest_status = event
+                    self.status_changed.emit(event)
                 self.engine_event.emit(event)
 
 

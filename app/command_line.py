@@ -28,6 +28,8 @@ def parse(arguments: Sequence[str]) -> Options:
     # Imported late: the window of an ordinary start need not wait for it.
     import argparse
 
+    from app.library.places import model_of
+
     parser = argparse.ArgumentParser(
         prog="python -m app", description="Chat with a local language model, and see its cache."
     )
@@ -58,7 +60,7 @@ def parse(arguments: Sequence[str]) -> Options:
     return Options(
         data_dir=_absolute(found.data_dir),
         models_dir=_absolute(found.models_dir),
-        model=None if found.model is None else str(_absolute(Path(found.model))),
+        model=None if found.model is None else model_of(str(_absolute(Path(found.model)))),
         self_test=found.self_test,
         tabs=tabs,
         json_file=_absolute(found.json),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-import unicodedata
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from app.titles import is_small_talk, title_of
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
 from engine.api.params import (
@@ -18,8 +18,9 @@ from engine.api.params import (
     TurnTokens,
 )
 
-TITLE_LENGTH = 48
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+REPEATS = "repeats"
+"""Fact of an answer: the id of the one that was run again."""
 
 
 class MessageStatus(StrEnum):
@@ -51,6 +52,8 @@ class Message:
     ``usage`` what it cost, ``finish_reason`` and ``limit`` as the engine reported them, ``seed``
     the seed that was used, ``model`` its name, ``system_prompt_key`` the system prompt it was
     made under, and ``num_dropped`` how many messages at the start of its branch were not read.
+    ``facts``: what else is worth keeping about how it was made, by name. ``streamed_ids``: the ids
+    of an answer's text so far, while it streams; they only grow.
     """
 
     role: str
@@ -69,6 +72,31 @@ class Message:
     limit: str = ""
     system_prompt_key: str = ""
     num_dropped: int = 0
+    facts: dict[str, str | int | float] = field(default_factory=dict)
+    streamed_ids: list[int] = field(default_factory=list, repr=False)
+
+    def begin_stream(self, fingerprint: str) -> None:
+        """Text comes from now on, in ids of the tokenizer with this fingerprint."""
+        turn = self.turn if self.turn and self.turn.fingerprint == fingerprint else None
+        self.streamed_ids = [] if turn is None else list(turn.output_ids)
+        self.turn = TurnTokens((), tuple(self.streamed_ids), len(self.content), fingerprint)
+
+    def partial_turn(self) -> TurnTokens | None:
+        """The ids that came, for an answer that was cut off; the last of them may stand for text
+        that did not come.
+        """
+        if self.turn is None or not self.streamed_ids:
+            return self.turn
+        fingerprint = self.turn.fingerprint
+        return TurnTokens((), tuple(self.streamed_ids), len(self.content), fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A text that goes along with a draft. ``name``: of its file, empty for a paste."""
+
+    name: str
+    text: str
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +106,11 @@ class Conversation:
     ``number`` is 1-based, gives the hue, and does not change while the conversation is open.
     ``active_leaf_id``: last message of the shown branch, None while empty. ``forked_from_id``: the
     conversation it was copied from. ``draft``: text in the composer that is not sent yet.
-    ``overflow``: what happens when it no longer fits into the model's context.
+    ``overflow``: what happens when it no longer fits into the model's context. ``params``: how its
+    answers are sampled, None as the settings say. ``prompt_id``: the named system prompt that
+    ``system_prompt`` was taken from, or empty. ``deleted_at``: None, or when it was deleted.
+    ``attachments`` belong to the draft. ``shown_leaves``: by message id, the leaf that was shown
+    when the branch through it was left, in this run.
     """
 
     conversation_id: str = field(default_factory=new_id)
@@ -93,7 +125,16 @@ class Conversation:
     forked_from_id: str = ""
     draft: str = ""
     overflow: OverflowPolicy = OverflowPolicy.STOP
+    pinned: bool = False
+    archived: bool = False
+    folder: str = ""
+    tags: tuple[str, ...] = ()
+    deleted_at: float | None = None
+    params: SamplingParams | None = None
+    prompt_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
     messages: dict[str, Message] = field(default_factory=dict)
+    shown_leaves: dict[str, str] = field(default_factory=dict, repr=False)
 
     def message(self, message_id: str) -> Message:
         """The message with this id.
@@ -133,9 +174,33 @@ class Conversation:
 
     def newest_leaf(self, message_id: str) -> str:
         """Follows the newest child from ``message_id`` down to a leaf."""
-        while following := self.children(message_id):
+        versions = self.versions()
+        while following := versions.get(message_id):
             message_id = following[-1].message_id
         return message_id
+
+    def versions(self) -> dict[str | None, list[Message]]:
+        """All messages by what they follow, oldest first: ``children`` for whole branches."""
+        found: dict[str | None, list[Message]] = {}
+        for message in self.messages.values():
+            found.setdefault(message.parent_id, []).append(message)
+        for several in found.values():
+            several.sort(key=lambda m: m.created_at)
+        return found
+
+    def show_version(self, message_id: str) -> None:
+        """Shows this version of a message, and below it the branch that was shown there last.
+
+        Raises:
+            UnknownMessageError: it is not in this conversation.
+        """
+        self.message(message_id)
+        if self.active_leaf_id is not None:
+            for message in self.path():
+                self.shown_leaves[message.message_id] = self.active_leaf_id
+        leaf = self.shown_leaves.get(message_id, "")
+        is_below = any(m.message_id == message_id for m in self.path_to(leaf))
+        self.active_leaf_id = leaf if is_below else self.newest_leaf(message_id)
 
     def append(self, message: Message) -> Message:
         """Adds ``message`` below the active leaf, makes it the leaf, and names an unnamed
@@ -155,8 +220,8 @@ class Conversation:
         self.messages[message.message_id] = message
         self.active_leaf_id = message.message_id
         self.updated_at = time.time()
-        if message.role == USER and self.title_is_automatic and not self.title:
-            self.title = automatic_title(message.content)
+        if message.role == USER and self.title_is_automatic and is_small_talk(self.title):
+            self.title = title_of(m.content for m in self.path() if m.role == USER)
         return message
 
     def remove(self, message_id: str) -> None:
@@ -173,9 +238,17 @@ class Conversation:
         del self.messages[message_id]
         if self.active_leaf_id == message_id:
             others = self.children(message.parent_id)
-            self.active_leaf_id = others[-1].message_id if others else message.parent_id
+            newest = self.newest_leaf(others[-1].message_id) if others else None
+            self.active_leaf_id = newest or message.parent_id
         if not self.messages and self.title_is_automatic:
             self.title = ""
+
+    def forget_title(self, text: str) -> None:
+        """A message of the user's with this text was taken back: if it gave the title, those that
+        are left give another.
+        """
+        if self.title_is_automatic and self.title and self.title == title_of([text]):
+            self.title = title_of(m.content for m in self.path() if m.role == USER)
 
     def chat_messages(self, up_to: str | None = None) -> tuple[ChatMessage, ...]:
         """What the engine is asked to answer: the system prompt and the branch down to ``up_to``.
@@ -188,7 +261,7 @@ class Conversation:
         if self.system_prompt:
             messages.append(ChatMessage(SYSTEM, self.system_prompt))
         for message in self.path_to(self.active_leaf_id if up_to is None else up_to):
-            turn = message.turn if message.system_prompt_key == key else None
+            turn = message.partial_turn() if message.system_prompt_key == key else None
             messages.append(ChatMessage(message.role, message.content, turn))
         return tuple(messages)
 
@@ -206,6 +279,14 @@ class Conversation:
     def context(self, up_to: str | None = None) -> ContextPolicy:
         """What the engine is told about the context limit, for what ``chat_messages`` gives."""
         return ContextPolicy(self.overflow, self.num_dropped(up_to))
+
+    def orphans(self) -> list[Message]:
+        """Messages that no branch reaches: what they stand below is not there."""
+        return [
+            message
+            for message in self.messages.values()
+            if message.parent_id is not None and message.parent_id not in self.messages
+        ]
 
     def heal(self) -> bool:
         """Repairs what a crash can leave: a lost active leaf, messages left streaming. True if it
@@ -241,9 +322,15 @@ class Conversation:
             system_prompt=self.system_prompt,
             forked_from_id=self.conversation_id,
             overflow=self.overflow,
+            folder=self.folder,
+            tags=self.tags,
+            params=self.params,
+            prompt_id=self.prompt_id,
         )
         for message in copied:
-            other.append(replace(message, message_id=new_id()))
+            # Ids of other messages mean nothing in the copy.
+            facts = {name: value for name, value in message.facts.items() if name != REPEATS}
+            other.append(replace(message, message_id=new_id(), facts=facts))
         return other
 
 
@@ -253,19 +340,6 @@ def system_prompt_key(system_prompt: str) -> str:
     import hashlib
 
     return hashlib.sha256(system_prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def automatic_title(text: str) -> str:
-    """The first line that is not blank, without control characters, cut to TITLE_LENGTH."""
-    for line in text.splitlines():
-        # Format characters include the bidirectional controls, which could reorder a tab's text.
-        plain = "".join(
-            " " if c == "\t" else c for c in line if c == "\t" or unicodedata.category(c)[0] != "C"
-        )
-        plain = " ".join(plain.split())
-        if plain:
-            return plain if len(plain) <= TITLE_LENGTH else plain[: TITLE_LENGTH - 1].rstrip() + "…"
-    return ""
 
 
 def storable(text: str) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.app_error import AppError
-from app.conversation import USER, Conversation, automatic_title, storable
+from app.conversation import Attachment, Conversation, storable
 from app.session_signals import SessionSignals
 from app.session_state import ConversationSummary, Notice, Severity
 from app.settings import Settings
 from app.store import Store
 from engine.api.errors import ErrorInfo
-from engine.api.params import OverflowPolicy
+from engine.api.params import OverflowPolicy, SamplingParams
 
 _LOG = logging.getLogger(__name__)
 _TABS_STATE = "open_tabs"
@@ -102,7 +102,14 @@ class Conversations(SessionSignals):
     def new_conversation(self, system_prompt: str | None = None) -> str:
         """Opens an empty conversation; None takes the default system prompt. Returns its id."""
         prompt = self.default_system_prompt if system_prompt is None else storable(system_prompt)
-        return self._add(Conversation(number=self._free_number(), system_prompt=prompt))
+        overflow = OverflowPolicy(self._settings.values.overflow)
+        conversation = Conversation(
+            number=self._free_number(),
+            system_prompt=prompt,
+            prompt_id=self._prompt_id(prompt),
+            overflow=overflow,
+        )
+        return self._add(conversation)
 
     def close_conversation(self, conversation_id: str) -> None:
         """Closes it; it stays stored, but an empty one without a draft is deleted."""
@@ -111,7 +118,7 @@ class Conversations(SessionSignals):
         self._recently_closed[conversation_id] = conversation
         while len(self._recently_closed) > _KEPT_CLOSED:
             self._recently_closed.popitem(last=False)
-        if conversation.messages or conversation.draft:
+        if conversation.messages or conversation.draft or conversation.attachments:
             self._store.save_conversation(conversation)
         else:
             self._store.delete_conversation(conversation_id)
@@ -136,17 +143,6 @@ class Conversations(SessionSignals):
         self._add(conversation)
         return True
 
-    def rename(self, conversation_id: str, title: str) -> None:
-        """Sets the title; an empty one brings back the automatic title."""
-        conversation = self._open[conversation_id]
-        plain = automatic_title(storable(title))
-        conversation.title_is_automatic = not plain
-        if not plain:
-            first = next((m for m in conversation.path() if m.role == USER), None)
-            plain = "" if first is None else automatic_title(first.content)
-        conversation.title = plain
-        self._save_changed(conversation)
-
     def fork(self, conversation_id: str, message_id: str | None = None) -> str:
         """Copies the branch down to ``message_id`` (None: to its end) into a new conversation.
 
@@ -161,10 +157,24 @@ class Conversations(SessionSignals):
 
     def set_system_prompt(self, conversation_id: str, text: str) -> None:
         """Changes the system prompt from the next answer on."""
+        text = storable(text)
+        if self._open[conversation_id].system_prompt != text:
+            self.use_system_prompt(conversation_id, text, self._prompt_id(text))
+
+    def use_system_prompt(self, conversation_id: str, text: str, prompt_id: str) -> None:
+        """The same with a prompt of the library."""
         conversation = self._open[conversation_id]
-        if conversation.system_prompt != text:
-            conversation.system_prompt = storable(text)
+        if (conversation.system_prompt, conversation.prompt_id) != (text, prompt_id):
+            conversation.system_prompt, conversation.prompt_id = text, prompt_id
             self._save_changed(conversation)
+
+    def _prompt_id(self, text: str) -> str:
+        """Id of the library's prompt that reads so, the default before others, or empty."""
+        prompts = self._store.prompts
+        default = prompts.default
+        if default is not None and default.text == text:
+            return default.prompt_id
+        return next((p.prompt_id for p in prompts.all() if p.text == text), "")
 
     def set_overflow(self, conversation_id: str, overflow: OverflowPolicy) -> None:
         """Chooses what happens when the conversation no longer fits into the model's context.
@@ -176,6 +186,17 @@ class Conversations(SessionSignals):
             conversation.overflow = overflow
             self._save_changed(conversation)
 
+    def sampling(self, conversation_id: str) -> SamplingParams:
+        """How answers of an open conversation are sampled from now on."""
+        return self._open[conversation_id].params or self._settings.values.sampling
+
+    def set_sampling(self, conversation_id: str, params: SamplingParams | None) -> None:
+        """Chooses how the next answers are sampled; None as the settings say."""
+        conversation = self._open[conversation_id]
+        if conversation.params != params:
+            conversation.params = params
+            self._save_changed(conversation)
+
     def set_default_system_prompt(self, text: str) -> None:
         """Changes what new conversations begin with; empty open ones with the old one follow."""
         old, text = self.default_system_prompt, storable(text)
@@ -184,8 +205,7 @@ class Conversations(SessionSignals):
         self.change_settings(default_system_prompt=text)
         for conversation in self._open.values():
             if not conversation.messages and conversation.system_prompt == old:
-                conversation.system_prompt = text
-                self._save_changed(conversation)
+                self.use_system_prompt(conversation.conversation_id, text, self._prompt_id(text))
         self.default_system_prompt_changed.emit(text)
 
     def set_active_conversation(self, conversation_id: str) -> None:
@@ -200,8 +220,10 @@ class Conversations(SessionSignals):
         """Keeps the order of the tabs; ids not open are left out, missing ones come last."""
         ordered = [i for i in conversation_ids if i in self._open]
         ordered += [i for i in self._open if i not in ordered]
-        self._open = {i: self._open[i] for i in ordered}
-        self._save_order()
+        if ordered != list(self._open):
+            self._open = {i: self._open[i] for i in ordered}
+            self._save_order()
+            self.order_changed.emit()
 
     def set_draft(self, conversation_id: str, text: str) -> None:
         """Keeps the text of the composer; cheap enough for every key press."""
@@ -209,6 +231,15 @@ class Conversations(SessionSignals):
         if conversation is not None and conversation.draft != text:
             conversation.draft = storable(text)
             self._store.save_conversation_soon(conversation)
+
+    def set_attachments(self, conversation_id: str, attachments: tuple[Attachment, ...]) -> None:
+        """Keeps what goes along with the draft."""
+        conversation = self._open.get(conversation_id)
+        if conversation is not None and conversation.attachments != attachments:
+            conversation.attachments = tuple(
+                Attachment(storable(part.name), storable(part.text)) for part in attachments
+            )
+            self._store.save_attachments(conversation_id, conversation.attachments)
 
     # --- state of the window, settings, notices ---
 
@@ -226,10 +257,15 @@ class Conversations(SessionSignals):
         Raises:
             InvalidValueError: an unknown name or a value out of range; nothing is changed then.
         """
+        before = self._settings.values
         try:
             self._settings.change(**changes)
         except OSError as error:
             self.report("settings_write", f"The settings could not be saved: {error}")
+        after = self._settings.values
+        changed = {name for name in changes if getattr(before, name) != getattr(after, name)}
+        if changed:
+            self.settings_changed.emit(frozenset(changed))
 
     def report(
         self, code: str, message: str, action: str = "", severity: Severity = Severity.ERROR
@@ -246,7 +282,7 @@ class Conversations(SessionSignals):
             self.notice_raised.emit(Notice(Severity.WARNING, problem))
 
     def _restore(self) -> None:
-        open_ids = [s.conversation_id for s in self._store.summaries() if s.is_open]
+        open_ids = self._store.open_ids()
         try:
             order = [str(i) for i in json.loads(self._store.state(_TABS_STATE) or "[]")]
         except (ValueError, TypeError):

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from app.conversation import USER, Conversation, Message
+from app.file_names import legal_name
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 FORMAT = "quire-conversations"
 FORMAT_VERSION = 1
-_NAME_LENGTH = 80
-_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]+')
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 
 
 def to_markdown(conversation: Conversation, you: str = "You", answer: str = "Answer") -> str:
@@ -45,22 +47,23 @@ def to_markdown(conversation: Conversation, you: str = "You", answer: str = "Ans
 
 def to_json(conversations: Sequence[Conversation]) -> str:
     """All branches of the conversations, as ``read_conversations`` takes them."""
-    document = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "conversations": [_conversation(conversation) for conversation in conversations],
-    }
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    return "".join(json_parts(conversations))
+
+
+def json_parts(conversations: Iterable[Conversation]) -> Iterator[str]:
+    """The same in parts, one for each conversation, for a file that is written bit by bit."""
+    yield f'{{\n "format": {json.dumps(FORMAT)},\n "version": {FORMAT_VERSION},\n'
+    yield ' "conversations": ['
+    before = "\n"
+    for conversation in conversations:
+        yield before + json.dumps(_conversation(conversation), ensure_ascii=False, indent=1)
+        before = ",\n"
+    yield "\n ]\n}\n"
 
 
 def file_name(conversation: Conversation, suffix: str) -> str:
     """A name that every system takes, from the title."""
-    stem = _UNSAFE.sub(" ", conversation.title)
-    stem = " ".join(stem.split())[:_NAME_LENGTH].strip(". ")
-    # Windows keeps these names for its devices.
-    if not stem or re.fullmatch(r"(?i)(con|prn|aux|nul|(com|lpt)[0-9])(\..*)?", stem):
-        stem = f"Quire {stem}".strip()
-    return f"{stem}{suffix}"
+    return legal_name(conversation.title, suffix)
 
 
 def _conversation(conversation: Conversation) -> dict[str, Any]:
@@ -73,6 +76,12 @@ def _conversation(conversation: Conversation) -> dict[str, Any]:
         "updated_at": conversation.updated_at,
         "overflow": conversation.overflow.value,
         "draft": conversation.draft,
+        "attachments": [asdict(attachment) for attachment in conversation.attachments],
+        "pinned": conversation.pinned,
+        "archived": conversation.archived,
+        "folder": conversation.folder,
+        "tags": list(conversation.tags),
+        "params": None if conversation.params is None else asdict(conversation.params),
         "active_leaf": conversation.active_leaf_id,
         "messages": [_message(message) for message in conversation.messages.values()],
     }
@@ -93,6 +102,7 @@ def _message(message: Message) -> dict[str, Any]:
             "finish_reason": message.finish_reason,
             "limit": message.limit,
             "num_dropped": message.num_dropped,
+            "facts": message.facts,
             # Unsigned 64 bits, more than a number of other JSON readers holds.
             "seed": None if message.seed is None else str(message.seed),
             "params": None if message.params is None else asdict(message.params),
@@ -108,10 +118,24 @@ def _one_line(text: str) -> str:
 
 def _closed(content: str) -> str:
     content = content.rstrip()
-    fence = ""
-    for found in _FENCE.findall(content):
-        if not fence:
-            fence = found
-        elif found[0] == fence[0] and len(found) >= len(fence):
-            fence = ""
-    return f"{content}\n{fence}" if fence else content
+    if "```" not in content and "~~~" not in content:
+        return content
+    tokens = _block_parser().parse(content)
+    # What is open within a list or a quotation ends with it.
+    fence = tokens[-1] if tokens else None
+    if fence is None or fence.type != "fence" or fence.map is None:
+        return content
+    mark, (first, last) = fence.markup, fence.map
+    end = re.escape(mark) + re.escape(mark[0])
+    is_closed = last - first > 1 and re.fullmatch(f" {{0,3}}{end}*", content.split("\n")[-1])
+    return content if is_closed else f"{content}\n{mark}"
+
+
+@lru_cache(maxsize=1)
+def _block_parser() -> MarkdownIt:
+    """Tells blocks apart and does not look into them."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False})
+    parser.core.ruler.disable("inline")
+    return parser

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from app.conversation import ASSISTANT, USER, Conversation, Message, automatic_title, storable
+from app.conversation import ASSISTANT, USER, Conversation, Message, storable
+from app.exporting_read import is_moment
+from app.titles import clean_title, title_of
 
 
-def is_chatgpt(document: object) -> bool:
-    """True for a list of conversations with a mapping each, or for one of them."""
-    entries = document if isinstance(document, list) else [document]
-    return bool(entries) and all(isinstance(e, dict) and "mapping" in e for e in entries)
+def is_chatgpt(entry: object) -> bool:
+    """True for one conversation."""
+    return isinstance(entry, dict) and "mapping" in entry
 
 
 def chatgpt_conversation(entry: Mapping[str, Any]) -> Conversation:
@@ -32,9 +33,11 @@ def chatgpt_conversation(entry: Mapping[str, Any]) -> Conversation:
         raise TypeError("its mapping is not an object")
     created_at = _moment(entry.get("create_time"), time.time())
     conversation = Conversation(
-        title=automatic_title(storable(str(entry.get("title") or ""))),
+        title=clean_title(storable(str(entry.get("title") or ""))),
         created_at=created_at,
         updated_at=_moment(entry.get("update_time"), created_at),
+        pinned=entry.get("is_starred") is True,
+        archived=entry.get("is_archived") is True,
         is_open=False,
     )
     tree = _Tree(mapping)
@@ -58,8 +61,7 @@ def chatgpt_conversation(entry: Mapping[str, Any]) -> Conversation:
         conversation.active_leaf_id = conversation.newest_leaf(conversation.active_leaf_id)
     conversation.heal()
     if not conversation.title:
-        first = next((m for m in conversation.path() if m.role == USER), None)
-        conversation.title = "" if first is None else automatic_title(first.content)
+        conversation.title = title_of(m.content for m in conversation.path() if m.role == USER)
     return conversation
 
 
@@ -160,6 +162,6 @@ def _words(parts: list[Any]) -> str:
 def _moment(value: object, otherwise: float) -> float:
     if value is None:
         return otherwise
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_moment(value):
         raise ValueError(f"{value!r:.40} is not a moment")
     return float(value)

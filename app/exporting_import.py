@@ -1,35 +1,28 @@
-"""Conversations from a file: our own JSON, or ChatGPT's ``conversations.json``. Qt-free.
+"""Conversations from a file: our own JSON, or ChatGPT's export. Qt-free.
 
-A file is read whole or not at all. Messages and conversations get new ids, so that a file may be
-read in twice, and beside the conversation that it came from.
+A file of our own is read whole or not at all. ChatGPT's form is not ours to know: what cannot be
+understood of it is left out, and told.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from app.app_error import AppError
-from app.conversation import (
-    ASSISTANT,
-    USER,
-    Conversation,
-    Message,
-    MessageStatus,
-    automatic_title,
-    new_id,
-    storable,
-)
+from app.conversation import Conversation, storable
 from app.exporting import FORMAT, FORMAT_VERSION
 from app.exporting_chatgpt import chatgpt_conversation, is_chatgpt
-from engine.api.errors import EngineError, ErrorInfo
-from engine.api.events import RequestUsage
-from engine.api.params import UINT64_MAX, OverflowPolicy, SamplingParams
+from app.exporting_read import our_conversation
+from app.exporting_stream import FileTooLargeError, JsonWindow, Told, entries, in_memory, opened
+from app.titles import clean_title
+from engine.api.errors import EngineError
 
-MAX_BYTES = 1 << 30
+_FAULTS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, EngineError)
+_UNKNOWN = "These are not conversations in a form that Quire knows."
 
 
 class ImportFileError(AppError):
@@ -40,178 +33,155 @@ class ImportFileError(AppError):
     )
 
 
-def read_file(path: Path) -> list[Conversation]:
-    """The conversations of a file, closed, with ids of their own.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A conversation that could not be read: its number in the file, from 1, its title, if it has
+    one, and why.
+    """
+
+    number: int
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a file held."""
+
+    conversations: list[Conversation]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def _ignore(_part: float) -> None:
+    return
+
+
+def read_file(path: Path, told: Told = _ignore) -> Imported:
+    """The conversations of a file, closed, with ids of their own; also from ChatGPT's ZIP archive.
+
+    ``told`` hears after every piece what part was read, and after every conversation −1; what it
+    raises ends the reading.
 
     Raises:
         ImportFileError: it cannot be read, or something in it is not as it should be.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ImportFileError(f"{path.name} is larger than 1 GB.", path=str(path))
-        data = path.read_bytes()
+        with opened(path) as (source, size):
+            return _read(source, size, told)
+    except FileTooLargeError as error:
+        raise ImportFileError(f"{path.name} is larger than 1 GB.", path=str(path)) from error
+    except zipfile.BadZipFile as error:
+        raise ImportFileError(f"{path.name} cannot be read: {error}.", path=str(path)) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise ImportFileError(f"{path.name} cannot be read: {reason}.", path=str(path)) from error
-    try:
-        return read_conversations(data)
     except ImportFileError as error:
         raise ImportFileError(f"{path.name}: {error.message}", path=str(path)) from error
 
 
-def read_conversations(data: bytes) -> list[Conversation]:
+def read_conversations(data: bytes) -> Imported:
     """The same for what was in a file.
 
     Raises:
         ImportFileError: as above.
     """
+    return _read(*in_memory(data), _ignore)
+
+
+def _read(source: IO[bytes], size: int, told: Told) -> Imported:
+    reader = _Reader()
+    found = _parsed(JsonWindow(source, size, told))
+    for name, value in found:
+        # Pieces are large, and the user may want to stop between two of them.
+        told(-1.0)
+        reader.take(name, value)
+    return reader.result()
+
+
+def _parsed(window: JsonWindow) -> Iterator[tuple[str, Any]]:
     try:
-        document = json.loads(data.decode("utf-8-sig"))
+        yield from entries(window, "conversations")
+    except FileTooLargeError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ImportFileError(f"This is not JSON: {error}", reason=str(error)) from error
-    if isinstance(document, dict) and "format" in document:
-        found = _ours(document)
-    elif is_chatgpt(document):
-        entries = document if isinstance(document, list) else [document]
-        found = _each(entries, chatgpt_conversation)
-    else:
-        raise ImportFileError("These are not conversations in a form that Quire knows.")
-    found = [conversation for conversation in found if conversation.messages]
-    if not found:
-        raise ImportFileError("There are no messages in it.")
-    return found
 
 
-def _ours(document: dict[str, Any]) -> list[Conversation]:
-    if document["format"] != FORMAT:
-        raise ImportFileError("These are not conversations in a form that Quire knows.")
-    version = document.get("version")
-    if version != FORMAT_VERSION:
-        raise ImportFileError(
-            f"It is of version {version} of the format; this Quire knows {FORMAT_VERSION}."
-        )
-    entries = document.get("conversations")
-    if not isinstance(entries, list):
-        raise ImportFileError("It has no list of conversations.")
-    return _each(entries, _conversation)
+class _Reader:
+    """Makes conversations of what comes, in whatever order."""
 
+    def __init__(self) -> None:
+        self._conversations: list[Conversation] = []
+        self._left_out: list[LeftOut] = []
+        self._fields: dict[str, Any] = {}
+        self._waiting: list[Any] = []
+        self._count = 0
 
-def _each(entries: list[Any], read: Any) -> list[Conversation]:
-    found = []
-    for number, entry in enumerate(entries, 1):
-        try:
-            found.append(read(entry))
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            EngineError,
-        ) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    def take(self, name: str, value: Any) -> None:
+        """A member of a list, with its name, or a field.
+
+        Raises:
+            ImportFileError: it is not as it should be.
+        """
+        if name == "[]":
+            if not is_chatgpt(value):
+                raise ImportFileError(_UNKNOWN)
+            self._make(value, chatgpt_conversation, strict=False)
+        elif name != "conversations[]":
+            self._fields[name] = value
+        elif "version" in self._fields:
+            self._check_header()
+            self._make(value, our_conversation)
+        else:
+            # What the file is comes after what is in it.
+            self._waiting.append(value)
+
+    def result(self) -> Imported:
+        """All that came.
+
+        Raises:
+            ImportFileError: there is nothing, or the header says that it is something else.
+        """
+        if is_chatgpt(self._fields):
+            self._make(self._fields, chatgpt_conversation, strict=False)
+        elif self._fields or self._waiting:
+            self._check_header()
+            for value in self._waiting:
+                self._make(value, our_conversation)
+        elif not self._count:
+            raise ImportFileError(_UNKNOWN)
+        found = [conversation for conversation in self._conversations if conversation.messages]
+        if not found:
+            if not self._left_out:
+                raise ImportFileError("There are no messages in it.")
+            raise _refusal(self._left_out[0])
+        return Imported(found, tuple(self._left_out))
+
+    def _check_header(self) -> None:
+        if self._fields.get("format") != FORMAT:
+            raise ImportFileError(_UNKNOWN)
+        version = self._fields.get("version")
+        if version != FORMAT_VERSION:
             raise ImportFileError(
-                f"Conversation {number} of {len(entries)} is not as it should be: {what}",
-                number=number,
-                reason=what,
-            ) from error
-    return found
+                f"It is of version {version} of the format; this Quire knows {FORMAT_VERSION}."
+            )
+        if "conversations" in self._fields:
+            raise ImportFileError("It has no list of conversations.")
+
+    def _make(self, entry: Any, read: Callable[[Any], Conversation], strict: bool = True) -> None:
+        self._count += 1
+        try:
+            self._conversations.append(read(entry))
+        except _FAULTS as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            title = entry.get("title") if isinstance(entry, dict) else None
+            title = clean_title(storable(title)) if isinstance(title, str) else ""
+            fault = LeftOut(self._count, title, what)
+            if strict:
+                raise _refusal(fault) from error
+            self._left_out.append(fault)
 
 
-def _conversation(entry: Mapping[str, Any]) -> Conversation:
-    ids = {_text(values["id"]): new_id() for values in entry["messages"]}
-    if len(ids) != len(entry["messages"]):
-        raise ValueError("two messages have the same id")
-    conversation = Conversation(
-        title=automatic_title(_text(entry["title"])),
-        title_is_automatic=bool(entry.get("title_is_automatic", True)),
-        system_prompt=_text(entry.get("system_prompt", "")),
-        created_at=_moment(entry["created_at"]),
-        updated_at=_moment(entry["updated_at"]),
-        overflow=OverflowPolicy(entry.get("overflow", "stop")),
-        draft=_text(entry.get("draft", "")),
-        is_open=False,
-    )
-    for values in entry["messages"]:
-        message = _message(values)
-        parent = values["parent"]
-        if parent is not None and parent not in ids:
-            raise ValueError(f"the message before {values['id']} is missing")
-        message.message_id = ids[values["id"]]
-        message.parent_id = None if parent is None else ids[parent]
-        conversation.messages[message.message_id] = message
-    require_tree(conversation)
-    conversation.active_leaf_id = ids.get(entry.get("active_leaf") or "")
-    conversation.heal()
-    return conversation
-
-
-def require_tree(conversation: Conversation) -> None:
-    """Raises ValueError if messages follow each other in a circle."""
-    reached = {message.message_id for message in conversation.children(None)}
-    waiting: dict[str, list[str]] = {}
-    for message in conversation.messages.values():
-        if message.parent_id is not None:
-            waiting.setdefault(message.parent_id, []).append(message.message_id)
-    todo = list(reached)
-    while todo:
-        following = waiting.get(todo.pop(), [])
-        reached.update(following)
-        todo += following
-    if len(reached) != len(conversation.messages):
-        raise ValueError("its messages follow each other in a circle")
-
-
-def _message(values: Mapping[str, Any]) -> Message:
-    role = values["role"]
-    if role not in (USER, ASSISTANT):
-        raise ValueError(f"the role {role!r} is unknown")
-    message = Message(
-        role,
-        _text(values["content"]),
-        status=MessageStatus(values.get("status", "done")),
-        created_at=_moment(values["created_at"]),
-        model=_text(values.get("model", "")),
-        finish_reason=_text(values.get("finish_reason", "")),
-        limit=_text(values.get("limit", "")),
-        num_dropped=max(0, int(values.get("num_dropped", 0))),
-    )
-    if values.get("seed") is not None:
-        message.seed = int(values["seed"])
-        if not 0 <= message.seed <= UINT64_MAX:
-            raise ValueError(f"the seed {message.seed} is out of range")
-    if values.get("params") is not None:
-        message.params = SamplingParams(
-            **(values["params"] | {"stop": tuple(map(_text, values["params"]["stop"]))})
-        )
-    if values.get("usage") is not None:
-        message.usage = RequestUsage(**{n: _number(v) for n, v in values["usage"].items()})
-    if values.get("error") is not None:
-        error = values["error"]
-        numbers = tuple(
-            (_text(name), value if isinstance(value, str) else _number(value))
-            for name, value in error["numbers"]
-        )
-        message.error = ErrorInfo(
-            _text(error["code"]), _text(error["message"]), _text(error["action"]), numbers
-        )
-    return message
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not a text")
-    return storable(value)
-
-
-def _number(value: object) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r:.40} is not a number")
-    return value
-
-
-def _moment(value: object) -> float:
-    """Seconds since the epoch."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
-        raise ValueError(f"{value!r:.40} is not a moment")
-    return float(value) or time.time()
+def _refusal(fault: LeftOut) -> ImportFileError:
+    message = f"Conversation {fault.number} is not as it should be: {fault.reason}"
+    return ImportFileError(message, number=fault.number, reason=fault.reason)

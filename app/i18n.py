@@ -6,6 +6,7 @@ from Qt's catalogue. Without a translator ``tr`` returns the English text, witho
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,9 @@ from app import assets
 CONTEXT = "Quire"
 LANGUAGES = {"en": "English", "zh_CN": "简体中文"}
 SYSTEM = "system"
+_CHINESE_ENDS = ("。", "！", "？", "：", "；")
+_ENDS = (*".!?:;…", *_CHINESE_ENDS)
+_HAN = re.compile("[\u4e00-\u9fff]")
 
 
 def tr(text: str, **values: object) -> str:
@@ -31,6 +35,19 @@ def tr(text: str, **values: object) -> str:
 def tr_n(one: str, many: str, n: int, **values: object) -> str:
     """``one`` if n is 1 else ``many``, translated; ``{n}`` is filled with grouped digits."""
     return tr(one if n == 1 else many, n=f"{n:,}", **values)
+
+
+def sentences(*parts: str) -> str:
+    """Sentences one after another, empty ones left out; Chinese ones have no space between them.
+
+    One that ends in somebody else's words, with no stop after them, gets one.
+    """
+    text = ""
+    for part in filter(None, parts):
+        if text and not text.endswith(_ENDS):
+            text += "。" if _HAN.search(part) else "."
+        text += part if not text or text.endswith(_CHINESE_ENDS) else f" {part}"
+    return text
 
 
 def language_for(setting: str) -> str:
@@ -58,12 +75,25 @@ def catalogue(language: str) -> dict[str, str]:
     return found
 
 
-class CatalogueTranslator(QTranslator):
-    """Answers for our own context only, so that Qt's texts stay Qt's."""
+@lru_cache(maxsize=4)
+def missing_in_qt(language: str) -> dict[tuple[str, str], str]:
+    """(Qt's context, English text) -> translation of what Qt's own catalogue lacks."""
+    folder = assets.resource_path("translations", language) / "qt"
+    return {
+        (context, text): translation
+        for path in sorted(folder.glob("*.toml"))
+        for context, entries in tomllib.loads(path.read_text(encoding="utf-8")).items()
+        for text, translation in entries.items()
+    }
 
-    def __init__(self, entries: dict[str, str]) -> None:
+
+class CatalogueTranslator(QTranslator):
+    """Answers for our own context, and where Qt has no answer; Qt's other texts stay Qt's."""
+
+    def __init__(self, entries: dict[str, str], in_qt: dict[tuple[str, str], str]) -> None:
         super().__init__()
         self._entries = entries
+        self._in_qt = in_qt
 
     def isEmpty(self) -> bool:
         return not self._entries
@@ -76,27 +106,42 @@ class CatalogueTranslator(QTranslator):
         n: int = -1,
     ) -> Any:
         # None, and not "", is Qt's "ask the next translator".
-        return self._entries.get(str(sourceText)) if context == CONTEXT else None
+        if context == CONTEXT:
+            return self._entries.get(str(sourceText))
+        return self._in_qt.get((str(context), str(sourceText)))
 
 
 class Language:
     """The translators of one language, on the application until ``remove``."""
 
     def __init__(self, setting: str = SYSTEM) -> None:
-        self.code = language_for(setting)
+        self.code = ""
         self._translators: list[QTranslator] = []
+        self._choose(setting)
+
+    def _choose(self, setting: str) -> None:
+        self.code = language_for(setting)
+        self._translators = []
         if self.code == "en":
             return
         qt_texts = QTranslator()
         folder = QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)
         if qt_texts.load(f"qtbase_{self.code}", folder):
             self._translators.append(qt_texts)
-        self._translators.append(CatalogueTranslator(catalogue(self.code)))
+        self._translators.append(
+            CatalogueTranslator(catalogue(self.code), missing_in_qt(self.code))
+        )
 
     def install(self) -> None:
         """Texts made from now on are in this language."""
         for translator in self._translators:
             QCoreApplication.installTranslator(translator)
+
+    def switch_to(self, setting: str) -> None:
+        """Another language, while it is installed."""
+        self.remove()
+        self._choose(setting)
+        self.install()
 
     def remove(self) -> None:
         """Back to English."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
+
+from engine.api.files import replace_file
 
 MAX_LOG_BYTES = 1_000_000
 _HANDLER_NAME = "quire-log"
@@ -36,7 +38,9 @@ def open_log(log_file: Path) -> None:
     handler: logging.Handler
     try:
         if log_file.exists() and log_file.stat().st_size > MAX_LOG_BYTES:
-            os.replace(log_file, log_file.with_name(log_file.name + ".1"))
+            # Somebody may be reading it: then it grows on, and the next start tries again.
+            with suppress(OSError):
+                replace_file(log_file, log_file.with_name(log_file.name + ".1"))
         handler = logging.FileHandler(log_file, encoding="utf-8", delay=False)
     except OSError as error:
         handler = logging.StreamHandler(sys.stderr)
@@ -51,6 +55,14 @@ def open_log(log_file: Path) -> None:
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     qInstallMessageHandler(_on_qt_message)
+
+
+def log_file() -> Path | None:
+    """The file that is logged to, or None."""
+    for handler in logging.getLogger().handlers:
+        if handler.name == _HANDLER_NAME and isinstance(handler, logging.FileHandler):
+            return Path(handler.baseFilename)
+    return None
 
 
 def close_log() -> None:

@@ -15,9 +15,11 @@ from app import logs, paths
 from app.app_error import AppError, DataDirectoryInUseError
 from app.application import QuireApplication
 from app.command_line import Options, parse
+from app.early_check import fatal_errors_in_words
 from app.error_text import describe_error
 from app.garbage import hold_back
 from app.i18n import Language, tr
+from app.input_method import use_an_input_method_that_is_there
 from app.paths import Profile
 from app.relaunch import relaunch
 from app.settings import Settings
@@ -82,7 +84,7 @@ def _run(
     except AppError as error:
         return _refuse(error, quiet=options.self_test)
     logs.open_log(profile.log_file)
-    application = QuireApplication(options, settings, store, engine)
+    application = QuireApplication(options, settings, store, engine, language=language)
     logs.catch_uncaught(application.report_uncaught)
     try:
         if options.self_test:
@@ -108,8 +110,13 @@ def _run(
 
 
 def _qt_application() -> QApplication:
+    use_an_input_method_that_is_there(os.environ)
     existing = QApplication.instance()
-    qt = existing if isinstance(existing, QApplication) else QApplication(["quire"])
+    if isinstance(existing, QApplication):
+        qt = existing
+    else:
+        with fatal_errors_in_words():
+            qt = QApplication(["quire"])
     QCoreApplication.setApplicationName(paths.APP_NAME)
     qt.setApplicationDisplayName(paths.APP_NAME)
     qt.setDesktopFileName("quire")

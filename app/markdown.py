@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from app.markdown_blocks import (
     SEGMENT_LINES,
+    TABLE,
     TEXT,
     Block,
     Fence,
@@ -24,22 +25,31 @@ from app.markdown_blocks import (
     parse_units,
     segments,
 )
+from app.markdown_slices import NOTHING_OPEN, SliceStart
+from app.markdown_tables import SEGMENT_ROWS, continued
 
 OPEN_TEXT_LIMIT = 6000
 
+_QUOTE_GAP = re.compile(r"^ {0,3}>[> \t]*\n(?= {0,3}>)", re.MULTILINE)
+_QUOTE_FENCE = re.compile(r"^ {0,3}>[> ]*(?:```|~~~)", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\n]*)$")
 
 
 class MarkdownStream:
     """Blocks of a growing text. ``closed`` only grows; ``open`` is replaced by each ``refresh``."""
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text: str = "", start: SliceStart = NOTHING_OPEN) -> None:
+        """``start``: what was open before ``text``, if it is a slice of another one."""
         self.closed: list[Block] = []
         self.open: list[Block] = []
-        self._tail = text
+        self._tail = start.head + text
         self._fence: Fence | None = None
-        self._list_mark = ""
-        self._next_number = 0
+        if start.fence:
+            language = language_of(start.info)
+            self._fence = Fence(start.fence, start.fence_indent, language, is_first=False)
+        self._list_mark = start.list_mark
+        self._next_number = start.next_number
+        self._columns = start.columns
 
     @property
     def blocks(self) -> list[Block]:
@@ -54,15 +64,19 @@ class MarkdownStream:
         while self._advance():
             pass
 
-    def finish(self) -> None:
-        """The text is complete: everything is closed."""
+    def finish(self, fence_goes_on: bool = False, columns: tuple[int, ...] = ()) -> None:
+        """The text is complete: everything is closed. ``fence_goes_on``: in the next slice, or so
+        does a table with these ``columns``.
+        """
         self.refresh()
         if self._fence is not None:
             fence, self._fence = self._fence, None
             if not _closes(self._tail, fence.mark):
                 fence.lines.extend(_outdent(line, fence.indent) for line in lines_of(self._tail))
-            self.closed.extend(segments(fence, is_last=True))
+            self.closed.extend(segments(fence, is_last=not fence_goes_on))
         else:
+            if columns and self.open:
+                self.open[-1] = replace(self.open[-1], columns=columns)
             self.closed.extend(self.open)
         self._tail = ""
         self.open = []
@@ -72,6 +86,8 @@ class MarkdownStream:
         if self._fence is not None:
             return self._advance_fence(self._fence)
         units = parse_units(self._tail, self._list_mark, self._next_number)
+        if self._columns and units:
+            units[0] = replace(units[0], blocks=continued(units[0].blocks, self._columns))
         starts = _line_starts(self._tail)
         num_complete = len(starts) - 1
         num_closed = 0
@@ -81,8 +97,12 @@ class MarkdownStream:
         rest = units[num_closed:]
         if num_closed:
             self._tail = self._tail[starts[rest[0].start] :]
+            self._columns = ()
         self.open = [block for unit in rest for block in unit.blocks]
-        return self._open_fence() or self._split_long_text()
+        if self._open_fence():
+            return True
+        self._split_long_table()
+        return self._split_long_quote() or self._split_long_text()
 
     def _close(self, unit: Unit) -> None:
         self.closed.extend(unit.blocks)
@@ -125,6 +145,33 @@ class MarkdownStream:
             shown = fence.lines
         self.open = segments(replace(fence, lines=list(shown)), is_last=True)
         return False
+
+    def _split_long_table(self) -> None:
+        """Closes all segments but the last of a long table."""
+        segments_, kinds = self.open, {block.kind for block in self.open}
+        if len(segments_) < 2 or kinds != {TABLE} or segments_[0].quote or segments_[0].indent:
+            return
+        head, rows = (lines := self._tail.lstrip("\n").split("\n"))[:2], lines[2:]
+        for segment in segments_[:-1]:
+            source = ([] if self._columns else head) + rows[:SEGMENT_ROWS]
+            self.closed.append(replace(segment, source="\n".join(source)))
+            self._columns = segment.columns
+            del rows[:SEGMENT_ROWS]
+        self.open = segments_[-1:]
+        self._tail = "\n".join(head + rows)
+
+    def _split_long_quote(self) -> bool:
+        """Closes the front of a long quotation, at an empty line of it."""
+        if len(self._tail) <= OPEN_TEXT_LIMIT or not self.open or not self.open[0].quote:
+            return False
+        *_, last = (None, *_QUOTE_GAP.finditer(self._tail, 0, len(self._tail) - 1))
+        if last is None or len(_QUOTE_FENCE.findall(self._tail, 0, last.start())) % 2:
+            return False
+        front, self._tail = self._tail[: last.end()], self._tail[last.end() :]
+        for unit in parse_units(front, self._list_mark, self._next_number):
+            self._close(unit)
+        self.open = []
+        return True
 
     def _split_long_text(self) -> bool:
         """Closes the front of a paragraph that grew so long that parsing it again would stall."""

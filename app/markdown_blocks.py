@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from app.markdown_inline import add_math, render_inline
+from app.markdown_inline import InlineHtml, escaped
+from app.markdown_math import MATH, OPEN_MATH, PLACEHOLDER, Formula, add_math, formula_of
+from app.markdown_tables import table_blocks
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 SEGMENT_LINES = 40
 
 TEXT, HEADING, CODE, TABLE, RULE = "text", "heading", "code", "table", "rule"
+FORMULA, THOUGHT = "formula", "thought"
 
 _TASK = re.compile(r"\[([ xX])\] ")
 
@@ -24,9 +27,12 @@ _TASK = re.compile(r"\[([ xX])\] ")
 class Block:
     """One thing to lay out.
 
-    ``html``: body of text, heading and table. ``indent``: depth in lists; ``marker``: of a list
-    item, on its first block. ``quote``: depth of block quotes. ``level``: of a heading. Code comes
-    in segments: ``first`` and ``last`` tell the ends of a fence, ``code`` has no final newline.
+    ``html``: body of text, heading, table and formula. ``indent``: depth in lists; ``marker``: of a
+    list item, on its first block. ``quote``: depth of block quotes. ``level``: of a heading, or the
+    number of the thought whose header it is. Code comes in segments: ``first`` and ``last`` tell
+    the ends of a fence, ``code`` has no final newline. So do long tables, with the widths of their
+    ``columns`` in characters. ``formulas``: what the placeholders in
+    ``html`` stand for. ``source``: the Markdown of the whole unit, on its first block.
     """
 
     kind: str
@@ -39,6 +45,9 @@ class Block:
     language: str = ""
     first: bool = True
     last: bool = True
+    formulas: tuple[Formula, ...] = ()
+    columns: tuple[int, ...] = ()
+    source: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +69,19 @@ class Fence:
     is_first: bool = True
 
 
-@lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
+@lru_cache(maxsize=2)
+def _parser(has_addresses: bool) -> MarkdownIt:
+    """``has_addresses``: the text may have bare addresses, which cost much to look for."""
     # Imported late: the window need not wait for it to paint.
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False})
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": has_addresses})
     parser.enable(["table", "strikethrough"])
+    if has_addresses:
+        parser.enable("linkify")
+        # "app.py" and "readme.md" are no addresses: only what says how to get there is one.
+        assert parser.linkify is not None
+        parser.linkify.set({"fuzzy_link": False, "fuzzy_ip": False, "fuzzy_email": False})
     # Reference definitions would change text that was closed long before them.
     parser.disable(["html_block", "html_inline", "reference"])
     add_math(parser)
@@ -100,7 +115,7 @@ def segments(fence: Fence, is_last: bool, indent: int = 0, quote: int = 0) -> li
 
 def parse_units(text: str, list_mark: str, next_number: int) -> list[Unit]:
     """Units of ``text``. A list that goes on from before keeps counting at ``next_number``."""
-    tokens = _parser().parse(text)
+    tokens = _parser("://" in text).parse(text)
     units: list[Unit] = []
     index = 0
     while index < len(tokens):
@@ -116,7 +131,19 @@ def parse_units(text: str, list_mark: str, next_number: int) -> list[Unit]:
             if blocks:
                 units.append(Unit(start, blocks))
         index = end + 1
-    return units
+    return _with_sources(units, text)
+
+
+def _with_sources(units: list[Unit], text: str) -> list[Unit]:
+    lines = text.split("\n")
+    ends = [*(unit.start for unit in units[1:]), len(lines)]
+    found = []
+    # Without any unit there is one end too many.
+    for unit, end in zip(units, ends, strict=False):
+        source = "\n".join(lines[unit.start : end]).rstrip()
+        first = replace(unit.blocks[0], source=source)
+        found.append(replace(unit, blocks=(first, *unit.blocks[1:])))
+    return found
 
 
 def _item_units(tokens: list[Token], index: int, end: int, number: int) -> list[Unit]:
@@ -175,11 +202,10 @@ def _convert(tokens: list[Token], indent: int, quote: int) -> list[Block]:
     opener, inner = tokens[0], tokens[1:-1]
     kind = opener.type
     if kind == "paragraph_open":
-        return [Block(TEXT, html=render_inline(inner[0]), indent=indent, quote=quote)]
+        return [_inline_block(inner[0], Block(TEXT, indent=indent, quote=quote))]
     if kind == "heading_open":
         level = int(opener.tag[1:])
-        html = render_inline(inner[0])
-        return [Block(HEADING, html=html, indent=indent, quote=quote, level=level)]
+        return [_inline_block(inner[0], Block(HEADING, indent=indent, quote=quote, level=level))]
     if kind in ("fence", "code_block"):
         code = opener.content.removesuffix("\n")
         fence = Fence(opener.markup, 0, language_of(opener.info), lines_of(code))
@@ -194,22 +220,19 @@ def _convert(tokens: list[Token], indent: int, quote: int) -> list[Block]:
             for b in unit.blocks
         ]
     if kind == "table_open":
-        return [Block(TABLE, html=_table_html(inner), indent=indent, quote=quote)]
+        return table_blocks(inner, Block(TABLE, indent=indent, quote=quote))
     if kind == "hr":
         return [Block(RULE, indent=indent, quote=quote)]
-    # A block rule of our own (mathematics), or plain inline content.
-    return [Block(TEXT, html=render_inline(opener), indent=indent, quote=quote)]
+    if kind == MATH:
+        formulas = (replace(formula_of(opener.content), is_display=True),)
+        return [Block(FORMULA, html=PLACEHOLDER, indent=indent, quote=quote, formulas=formulas)]
+    html = escaped(opener.content)
+    if kind == OPEN_MATH:
+        html = f'<span class="math">{html}</span>'.replace("\n", "<br>")
+    return [Block(TEXT, html=html, indent=indent, quote=quote)]
 
 
-def _table_html(tokens: list[Token]) -> str:
-    parts: list[str] = []
-    for token in tokens:
-        if token.type == "inline":
-            parts.append(render_inline(token))
-        elif token.type in ("th_open", "td_open"):
-            style = str(token.attrGet("style") or "")
-            align = style.removeprefix("text-align:") if style else "left"
-            parts.append(f'<{token.tag} align="{align}">')
-        elif token.tag in ("tr", "th", "td"):
-            parts.append(f"</{token.tag}>" if token.nesting < 0 else f"<{token.tag}>")
-    return "".join(parts)
+def _inline_block(token: Token, block: Block) -> Block:
+    made = InlineHtml()
+    html = made.render(token)
+    return replace(block, html=html, formulas=tuple(made.formulas))

@@ -1,19 +1,20 @@
-"""Loading models, and what is known about the one that is loaded."""
+"""Loading models, letting them go, and what is known about the one that is loaded."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import PurePath
 
 from app.bridge import Bridge
 from app.conversation import new_id
 from app.session_signals import SessionSignals
 from app.session_state import ModelState, ModelStatus, Notice, Severity
-from app.settings import Settings
-from engine.api.commands import LoadModel
-from engine.api.errors import DeviceLostError, ErrorInfo
+from engine.api.commands import LoadModel, UnloadModel
+from engine.api.errors import DeviceLostError, ErrorInfo, LoadCancelledError
 from engine.api.events import (
+    Configured,
     EngineStatus,
     EngineStatusChanged,
     Event,
@@ -23,20 +24,23 @@ from engine.api.events import (
     ModelLoading,
     ModelUnloaded,
 )
+from engine.api.params import EngineConfig
 
 _LOG = logging.getLogger(__name__)
+WENT_BACK = "model_went_back"
 
 
 class ModelControl:
     """Keeps ``state`` and the ``path`` asked for last.
 
-    Tells ``on_ready`` / ``on_unavailable`` when answers can or cannot be made.
+    Tells ``on_ready`` / ``on_unavailable`` when answers can or cannot be made. ``config_for`` gives
+    the engine's settings for the model at a path.
     """
 
     def __init__(
         self,
         bridge: Bridge,
-        settings: Settings,
+        config_for: Callable[[str], EngineConfig],
         models_dir: str,
         signals: SessionSignals,
         on_ready: Callable[[ModelInfo], None],
@@ -44,7 +48,7 @@ class ModelControl:
     ) -> None:
         self.state = ModelState()
         self._bridge = bridge
-        self._settings = settings
+        self._config_for = config_for
         self._models_dir = models_dir
         self._signals = signals
         self._on_ready = on_ready
@@ -53,12 +57,24 @@ class ModelControl:
         self._death: ErrorInfo | None = None
         self.path = ""
         self._last_info: ModelInfo | None = None
+        self._before: str | None = None
+        self._errors: dict[str, ErrorInfo] = {}
+
+    @property
+    def errors(self) -> Mapping[str, ErrorInfo]:
+        """Why the last load of a model failed, by its path; of those that failed in this run."""
+        return self._errors
 
     def load(self, path: str, fetch_starter: bool = False) -> None:
-        """Asks for a model; an answer to an earlier ``load`` no longer counts."""
+        """Asks for a model; an answer to an earlier ``load`` no longer counts.
+
+        If it cannot be loaded, the model that was there is loaded again.
+        """
         if self._death is not None:
             self._fail(self._death)
             return
+        if self.state.status is ModelStatus.READY:
+            self._before = self.path
         self._load_id = new_id()
         self.path = path
         self._bridge.send(
@@ -66,37 +82,49 @@ class ModelControl:
                 models_dir=self._models_dir,
                 path=path,
                 fetch_starter=fetch_starter,
-                config=self._settings.values.engine,
+                config=self._config_for(path),
                 command_id=self._load_id,
             )
         )
-        self._set(ModelState(ModelStatus.LOADING))
+        self._set(ModelState(ModelStatus.LOADING, path=path))
+
+    def cancel(self) -> None:
+        """Stops loading; the model that was there is loaded again."""
+        if self.state.status is ModelStatus.LOADING:
+            self._bridge.send(UnloadModel(command_id=new_id()))
+
+    def unload(self) -> None:
+        """Frees the memory of the model. The next message loads it again, or what was to follow."""
+        if self.state.status is ModelStatus.READY:
+            if self.state.next_path is not None:
+                self.path = self.state.next_path
+            self._bridge.send(UnloadModel(command_id=new_id()))
+            self._let_go()
+
+    def plan(self, path: str | None) -> None:
+        """Which model is loaded when the running answers have ended; None: none, this one stays."""
+        if self.state.status is ModelStatus.READY:
+            self._set(replace(self.state, next_path=path))
 
     def handle(self, event: Event) -> bool:
         """Takes the events that concern the model; True if this was one."""
         match event:
             case ModelLoading():
-                if self.state.status is ModelStatus.LOADING:
-                    self._set(
-                        replace(
-                            self.state,
-                            stage=event.stage,
-                            fraction=event.fraction,
-                            detail=event.detail,
-                        )
-                    )
+                self._on_progress(event)
             case ModelLoaded(command_id=self._load_id):
-                self._last_info = event.model
-                self._set(ModelState(ModelStatus.READY, info=event.model, load_s=event.load_s))
-                self._on_ready(event.model)
+                self._on_loaded(event)
             case ModelLoadFailed(command_id=self._load_id):
-                self._fail(event.error)
+                self._on_load_failed(event.error)
             case ModelLoaded() | ModelLoadFailed():
                 _LOG.info("answer to a load that no longer counts: %s", type(event).__name__)
             case ModelUnloaded():
-                self._last_info = None
                 if self.state.status is ModelStatus.READY:
-                    self._set(ModelState(ModelStatus.NO_MODEL))
+                    self._let_go()
+            case Configured():
+                # Another attention backend is another fact of the model.
+                if self.state.status is ModelStatus.READY:
+                    self._last_info = event.model
+                    self._set(replace(self.state, info=event.model))
             case EngineStatusChanged():
                 self._on_engine_status(event)
             case _:
@@ -107,7 +135,7 @@ class ModelControl:
         """The engine thread ended by a fault; told from two sides, the first counts."""
         if self._death is None:
             self._death = error
-            self._last_info = None
+            self._last_info = self._before = None
             self._fail(error)
 
     @property
@@ -123,6 +151,40 @@ class ModelControl:
         self._bridge.restart()
         return True
 
+    def _on_progress(self, event: ModelLoading) -> None:
+        if self.state.status is ModelStatus.LOADING:
+            stage, fraction, detail = event.stage, event.fraction, event.detail
+            self._set(replace(self.state, stage=stage, fraction=fraction, detail=detail))
+
+    def _on_loaded(self, event: ModelLoaded) -> None:
+        self._last_info, self._before = event.model, None
+        self._errors.pop(self.path, None)
+        state = ModelState(ModelStatus.READY, info=event.model, load_s=event.load_s, path=self.path)
+        self._set(state)
+        self._on_ready(event.model)
+
+    def _on_load_failed(self, error: ErrorInfo) -> None:
+        is_cancelled = error.code == LoadCancelledError.code
+        if not is_cancelled:
+            self._errors[self.path] = error
+        before, self._before = self._before, None
+        if error.code != DeviceLostError.code and before is not None and before != self.path:
+            self._go_back(before, None if is_cancelled else error)
+        elif is_cancelled:
+            self._on_unavailable(error)
+            self._let_go()
+        else:
+            self._fail(error)
+
+    def _go_back(self, before: str, error: ErrorInfo | None) -> None:
+        """What waits for a model waits for the one that was there."""
+        failed = self.path
+        self.load(before)
+        if error is not None:
+            _LOG.warning("back to the model before: %s: %s", error.code, error.message)
+            self._signals.notice_raised.emit(Notice(Severity.ERROR, error))
+            self._signals.notice_raised.emit(Notice(Severity.INFO, _went_back(failed)))
+
     def _on_engine_status(self, event: EngineStatusChanged) -> None:
         if event.status is EngineStatus.FAILED:
             error = event.error
@@ -136,12 +198,18 @@ class ModelControl:
                 self._on_ready(self._last_info)
         elif event.status is EngineStatus.NO_MODEL:
             self._last_info = None
-            if self.state.status in (ModelStatus.STARTING, ModelStatus.READY):
+            if self.state.status is ModelStatus.STARTING:
                 self._set(ModelState(ModelStatus.NO_MODEL))
+            elif self.state.status is ModelStatus.READY:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        self._last_info = None
+        self._set(ModelState(ModelStatus.NO_MODEL, path=self.path, is_asleep=True))
 
     def _fail(self, error: ErrorInfo) -> None:
         _LOG.warning("no model: %s: %s", error.code, error.message)
-        self._set(ModelState(ModelStatus.FAILED, error=error))
+        self._set(ModelState(ModelStatus.FAILED, error=error, path=self.path))
         if error.code != "starter_model_missing":
             self._signals.notice_raised.emit(Notice(Severity.ERROR, error))
         self._on_unavailable(error)
@@ -150,6 +218,12 @@ class ModelControl:
         if state != self.state:
             self.state = state
             self._signals.model_state_changed.emit()
+
+
+def _went_back(path: str) -> ErrorInfo:
+    name = PurePath(path).name
+    words = f"{name} was not loaded. The model that was there before is loaded again."
+    return ErrorInfo(WENT_BACK, words, numbers=(("name", name),))
 
 
 def engine_died_error(message: str) -> ErrorInfo:

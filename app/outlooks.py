@@ -57,15 +57,7 @@ class Outlooks:
         command_id = new_id()
         outlook = Outlook(text, limit_tokens=limit_of(model))
         self._asked[command_id] = _Question(conversation_id, outlook)
-        self._bridge.send(
-            Forecast(
-                conversation_id,
-                (*conversation.chat_messages(), ChatMessage(USER, text)),
-                max_tokens,
-                conversation.context(),
-                command_id=command_id,
-            )
-        )
+        self._bridge.send(forecast_of(conversation, text, max_tokens, command_id))
         return True
 
     def forget(self, conversation_id: str) -> None:
@@ -99,6 +91,20 @@ class Outlooks:
         self._known[question.conversation_id] = outlook
         self._signals.outlook_changed.emit(question.conversation_id)
         return True
+
+
+def forecast_of(
+    conversation: Conversation, text: str, max_tokens: int | None, command_id: str
+) -> Forecast:
+    """Asks what sending ``text`` would do, with an answer of ``max_tokens`` at most."""
+    messages = (*conversation.chat_messages(), ChatMessage(USER, text))
+    return Forecast(
+        conversation.conversation_id,
+        messages,
+        max_tokens,
+        conversation.context(),
+        command_id=command_id,
+    )
 
 
 def limit_of(model: ModelInfo) -> int:

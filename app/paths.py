@@ -42,6 +42,16 @@ class Profile:
         return self.data_dir / "profile.lock"
 
     @property
+    def restore_file(self) -> Path:
+        """There while a start brings conversations back; see ``app.safe_start``."""
+        return self.data_dir / "restoring.json"
+
+    @property
+    def check_file(self) -> Path:
+        """There if the next start is to check the database before it uses it."""
+        return self.data_dir / "check-database"
+
+    @property
     def settings_file(self) -> Path:
         return self.data_dir / "settings.json"
 

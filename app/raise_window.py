@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import sys
+import time
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
-_WAIT_MS = 1000
+_LOG = logging.getLogger(__name__)
+
+WAIT_S = 5.0
+"""How long the first process may take from locking the profile to listening."""
+_PAUSE_S = 0.1
+_ANY_PROCESS = -1
 
 
 def server_name(data_dir: Path) -> str:
@@ -20,12 +28,26 @@ def server_name(data_dir: Path) -> str:
 
 def ask_to_raise(data_dir: Path) -> bool:
     """Asks the process that has this profile open to show its window. False if none answered."""
-    socket = QLocalSocket()
-    socket.connectToServer(server_name(data_dir))
-    answered = socket.waitForConnected(_WAIT_MS)
-    if answered:
-        socket.disconnectFromServer()
-    return answered
+    name, deadline = server_name(data_dir), time.monotonic() + WAIT_S
+    _give_up_the_foreground()
+    while True:
+        socket = QLocalSocket()
+        socket.connectToServer(name)
+        if socket.waitForConnected(round(WAIT_S * 1000)):
+            socket.disconnectFromServer()
+            return True
+        if time.monotonic() > deadline:
+            return False
+        # It may have been started a moment ago, by the same double click.
+        time.sleep(_PAUSE_S)
+
+
+def _give_up_the_foreground() -> None:
+    """Windows lets only the process that the user has just started put a window in front."""
+    if sys.platform == "win32":
+        import ctypes
+
+        ctypes.windll.user32.AllowSetForegroundWindow(_ANY_PROCESS)
 
 
 class RaiseServer(QObject):
@@ -42,7 +64,8 @@ class RaiseServer(QObject):
         # A killed process leaves its socket file; with the lock held, nobody can be listening on
         # it.
         QLocalServer.removeServer(name)
-        self.is_listening = self._server.listen(name)
+        if not self._server.listen(name):
+            _LOG.warning("a second start cannot raise this window: %s", self._server.errorString())
 
     def close(self) -> None:
         """Stops listening."""

@@ -184,6 +184,7 @@ class SelfTest:
     def _fork(self, conversation_id: str, before: Message, text: str, block_size: int) -> None:
         fork_id = self._session.fork(conversation_id)
         self._window.show_conversation(fork_id)
+        self._let_events_pass()
         self._window.submit_text(fork_id, text)
         answer = self._answer(fork_id)
         self.report.fork = turn_report(answer)

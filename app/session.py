@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from PySide6.QtCore import QObject, Slot
 
-from app.answers import Answers
+from app.asking import Asking
 from app.bridge import Bridge
-from app.conversation import (
-    ASSISTANT,
-    USER,
-    Message,
-    MessageStatus,
-    storable,
-)
-from app.conversations import Conversations
+from app.cache_pins import CachePins
+from app.gauges import Gauges
+from app.idle_unload import IdleUnload
 from app.model_control import ModelControl, engine_died_error
+from app.model_library import ModelLibrary
 from app.outlooks import Outlooks
+from app.prompts import Prompts
 from app.session_state import (
     ModelState,
     ModelStatus,
     Notice,
     Outlook,
-    RequestState,
     Severity,
 )
 from app.settings import Settings
 from app.store import Store
 from engine.api.commands import SetFocus
-from engine.api.errors import EmptyMessageError, EngineError, ErrorInfo, NoModelError
+from engine.api.errors import ErrorInfo
 from engine.api.events import CommandFailed, Event, ModelInfo
+from engine.api.params import EngineConfig
 
 _LOG = logging.getLogger(__name__)
 _TABS_STATE = "open_tabs"
@@ -38,7 +36,7 @@ _ACTIVE_STATE = "active_tab"
 _KEPT_CLOSED = 20
 
 
-class Session(Conversations):
+class Session(Asking):
     """Owns the conversations and drives the engine through the bridge. GUI thread only.
 
     Widgets read the conversations that it hands out and never change them; every change goes
@@ -54,19 +52,26 @@ class Session(Conversations):
         parent: QObject | None = None,
     ) -> None:
         """Opens the conversations that were open last time. ``models_dir``: the model folder."""
-        super().__init__(store, settings, parent)
+        super().__init__(bridge, store, settings, parent)
         self._bridge = bridge
-        self._answers = Answers(bridge, store, self)
+        self.models_dir = models_dir
         self._outlooks = Outlooks(bridge, self)
+        self.gauges = Gauges(bridge, self)
+        self.prompts = Prompts(bridge, store, self)
+        self._cache_pins = CachePins(bridge, self)
+        self.library = ModelLibrary(bridge, self)
         self._model = ModelControl(
             bridge,
-            settings,
+            self.engine_config,
             models_dir,
             self,
             self._on_model_ready,
             self._answers.model_unavailable,
         )
         self._remembers_model = False
+        self._idle_unload = IdleUnload(self, settings)
+        self.model_state_changed.connect(self._on_model_state_changed)
+        self.request_state_changed.connect(self._on_request_state_changed)
         bridge.engine_event.connect(self._on_bridge_engine_event)
 
     # --- reading ---
@@ -74,14 +79,6 @@ class Session(Conversations):
     @property
     def model_state(self) -> ModelState:
         return self._model.state
-
-    def request_state(self, conversation_id: str) -> RequestState:
-        """What the conversation's answer is doing; ``IDLE`` if there is none."""
-        return self._answers.state(conversation_id)
-
-    def is_busy(self, conversation_id: str) -> bool:
-        """True while an answer is waited for or generated."""
-        return self._answers.is_busy(conversation_id)
 
     def outlook(self, conversation_id: str) -> Outlook | None:
         """What came of the last ``ask_outlook``; None if nothing is known or it cannot matter."""
@@ -92,17 +89,34 @@ class Session(Conversations):
         fits, or no model is there to ask.
         """
         conversation = self._open[conversation_id]
-        max_tokens = self._settings.values.sampling.max_tokens
+        max_tokens = self.sampling(conversation_id).max_tokens
         return self._outlooks.ask(conversation, text, self.model_state.info, max_tokens)
 
+    def is_kept_in_cache(self, conversation_id: str) -> bool:
+        """Whether its blocks are pinned: they stay in the pool although nobody uses them."""
+        return self._cache_pins.has(conversation_id)
+
+    def ask_gauge(self, conversation_id: str, text: str) -> None:
+        """Asks what sending ``text`` would cost; ``gauges.changed`` follows, twice."""
+        conversation = self._open[conversation_id]
+        max_tokens = self.sampling(conversation_id).max_tokens
+        self.gauges.ask(conversation, text, self.model_state.info, max_tokens)
+
     # --- conversations ---
+
+    def keep_in_cache(self, conversation_id: str, keep: bool) -> None:
+        """Pins the blocks of the shown branch, as it grows too, or lets them go.
+
+        Until the conversation is closed; with another model its blocks there.
+        """
+        self._cache_pins.set(self._open[conversation_id], keep)
 
     def close_conversation(self, conversation_id: str) -> None:
         """Stops its answer and closes it; it stays stored, an empty one without a draft is
         deleted.
         """
-        self._answers.abandon(conversation_id)
         self._outlooks.forget(conversation_id)
+        self._cache_pins.forget(conversation_id)
         super().close_conversation(conversation_id)
 
     def set_active_conversation(self, conversation_id: str) -> None:
@@ -111,81 +125,63 @@ class Session(Conversations):
             self._bridge.send(SetFocus(conversation_id))
             super().set_active_conversation(conversation_id)
 
-    # --- answers ---
-
-    def send(self, conversation_id: str, text: str) -> bool:
-        """Adds a user message and asks for an answer.
-
-        False, with a notice, if it was refused; the text then belongs back into the composer. A
-        refusal that comes later from the engine takes both messages out again and emits
-        ``draft_restored``.
-        """
-        text = storable(text)
-        if not text.strip():
-            self._refuse(EmptyMessageError("The message is empty."), conversation_id)
-            return False
-        if not self._can_ask(conversation_id):
-            return False
-        conversation = self._open[conversation_id]
-        previous = conversation.active_leaf_id
-        question = conversation.append(Message(USER, text))
-        answer = conversation.append(self._empty_answer(conversation.num_dropped()))
-        conversation.draft = ""
-        self._store.save_conversation(conversation)
-        for message in (question, answer):
-            self._store.save_message(conversation_id, message)
-            self.message_added.emit(conversation_id, message.message_id)
-        if previous is None:
-            self.conversation_changed.emit(conversation_id)
-        self._answers.ask(conversation, answer, previous, text)
-        return True
-
-    def stop(self, conversation_id: str) -> None:
-        """Stops the answer in any state; what has come stays. Does nothing if there is none."""
-        self._answers.stop(conversation_id)
-
-    def regenerate(self, conversation_id: str, message_id: str | None = None) -> bool:
-        """Asks for another version of an answer (None: the last one). False, with a notice, if
-        refused.
-        """
-        if not self._can_ask(conversation_id):
-            return False
-        conversation = self._open[conversation_id]
-        path = conversation.path_to(message_id or conversation.active_leaf_id)
-        while path and path[-1].role != USER:
-            path.pop()
-        if not path:
-            self._refuse(EmptyMessageError("There is no answer to make again."), conversation_id)
-            return False
-        previous = conversation.active_leaf_id
-        answer = self._empty_answer(conversation.num_dropped(path[-1].message_id))
-        answer.parent_id = path[-1].message_id
-        conversation.insert(answer)
-        self._store.save_conversation(conversation)
-        self._store.save_message(conversation_id, answer)
-        self.path_changed.emit(conversation_id)
-        self._answers.ask(conversation, answer, previous, None)
-        return True
-
-    def select_version(self, conversation_id: str, message_id: str) -> None:
-        """Shows this version of a message, and the newest branch below it."""
-        conversation = self._open[conversation_id]
-        leaf = conversation.newest_leaf(conversation.message(message_id).message_id)
-        if leaf != conversation.active_leaf_id:
-            conversation.active_leaf_id = leaf
-            self._store.save_conversation(conversation)
-            self.path_changed.emit(conversation_id)
-
     # --- model ---
 
+    def engine_config(self, path: str) -> EngineConfig:
+        """The engine's settings for a model: those of all models, and the model's own."""
+        return self.library.config_for(path, self._settings.values.engine)
+
     def load_model(self, path: str = "", remember: bool = True) -> None:
-        """Loads a GGUF file or model folder; empty means the starter model.
+        """Loads a GGUF file or model folder; empty means the starter model. Running answers stop.
 
         ``remember``: the next start loads it too, if it can be loaded now.
         """
         self._remembers_model = remember
         self._answers.model_loading()
         self._model.load(path)
+
+    def switch_model(self, path: str, wait: bool = True) -> None:
+        """Loads another model for all conversations, which stay; their text is read again.
+
+        ``wait``: as soon as the running answers have ended; what is asked meanwhile waits for the
+        new model. Otherwise they stop, and can be continued.
+        """
+        if wait and self.num_running_answers and self.model_state.status is ModelStatus.READY:
+            self._answers.model_loading()
+            self._model.plan(path)
+        else:
+            self.load_model(path, remember=False)
+
+    def stay_with_model(self) -> None:
+        """Takes a ``switch_model`` that still waits back; stops a load in progress."""
+        state = self.model_state
+        if state.next_path is not None and state.info is not None:
+            self._model.plan(None)
+            self._answers.model_ready(state.info)
+        else:
+            self._model.cancel()
+
+    def unload_model(self) -> None:
+        """Frees the memory of the model; running answers stop. The next message loads it again."""
+        self._model.unload()
+
+    def wake_model(self) -> bool:
+        """Loads the model that was let go. False if none was."""
+        if not self.model_state.is_asleep:
+            return False
+        self._answers.model_loading()
+        self._model.load(self._model.path)
+        return True
+
+    @property
+    def num_running_answers(self) -> int:
+        """Answers that the engine is asked for now."""
+        return self._answers.num_running
+
+    @property
+    def load_errors(self) -> Mapping[str, ErrorInfo]:
+        """Why models could not be loaded in this run, by their paths."""
+        return self._model.errors
 
     def retry_model(self) -> None:
         """Asks again for the model that was asked for last, of a new engine if this one has died.
@@ -196,17 +192,16 @@ class Session(Conversations):
             if not self._model.revive():
                 return
             self._bridge.send(SetFocus(self._active_id))
+            self.library.engine_restarted()
         self.load_model(self._model.path, self._remembers_model)
 
     def restart_program(self) -> None:
         """Saves everything and asks for a new process in place of this one."""
         self.program_restart_requested.emit()
 
-    def fetch_starter(self) -> None:
-        """Fetches the starter model if it is absent, and loads it. The only thing that uses the
-        network.
-        """
-        self._remembers_model = True
+    def fetch_starter(self, remember: bool = True) -> None:
+        """Fetches the starter model if it is absent, and loads it. Uses the network."""
+        self._remembers_model = remember
         self._answers.model_loading()
         self._model.load("", fetch_starter=True)
 
@@ -218,47 +213,44 @@ class Session(Conversations):
 
     # --- end ---
 
+    def save_all(self, timeout_s: float = 3.0) -> bool:
+        """Waits until everything is stored that was said and typed. False if that failed."""
+        return self._store.flush(timeout_s)
+
     def shut_down(self, timeout_s: float = 3.0) -> bool:
         """Marks running answers as interrupted and saves everything. False if that failed."""
+        self._idle_unload.stop()
+        self.library.set_watching(False)
         self._answers.interrupt_all()
         return self._store.flush(timeout_s)
 
     def _on_model_ready(self, info: ModelInfo) -> None:
+        if self._model.path:
+            self.library.add_file(self._model.path)
         if self._remembers_model and self._settings.values.model_path != self._model.path:
             self.change_settings(model_path=self._model.path)
         self._answers.model_ready(info)
 
-    def _empty_answer(self, num_dropped: int) -> Message:
-        return Message(
-            ASSISTANT,
-            "",
-            status=MessageStatus.STREAMING,
-            params=self._settings.values.sampling,
-            num_dropped=num_dropped,
-        )
+    @Slot()
+    def _on_model_state_changed(self) -> None:
+        if self.model_state.status is ModelStatus.NO_MODEL:
+            self._answers.model_loading()
+            if self._answers.num_waiting:
+                self.wake_model()
 
-    def _can_ask(self, conversation_id: str) -> bool:
-        if self._answers.is_busy(conversation_id):
-            error = ErrorInfo(
-                "answer_running",
-                "This conversation is still being answered.",
-                "Wait for the answer, or stop it.",
-            )
-            self.notice_raised.emit(Notice(Severity.WARNING, error, conversation_id))
-            return False
-        if self.model_state.status in (ModelStatus.NO_MODEL, ModelStatus.FAILED):
-            self._refuse(NoModelError("No model is loaded."), conversation_id)
-            return False
-        return True
-
-    def _refuse(self, error: EngineError, conversation_id: str) -> None:
-        self.notice_raised.emit(Notice(Severity.WARNING, error.info(), conversation_id))
+    @Slot(str)
+    def _on_request_state_changed(self, _conversation_id: str) -> None:
+        path = self.model_state.next_path
+        if path is not None and not self.num_running_answers:
+            self.load_model(path, remember=False)
 
     @Slot(object)
     def _on_bridge_engine_event(self, event: Event) -> None:
+        if self.library.handle(event):
+            return
         if self._model.handle(event) or self._answers.handle(event):
             return
-        if self._outlooks.handle(event):
+        if self._outlooks.handle(event) or self._cache_pins.handle(event):
             return
         if isinstance(event, CommandFailed) and not event.command_id:
             _LOG.warning("%s failed: %s", event.command, event.error.message)

@@ -29,6 +29,10 @@ class ModelState:
     and ``load_s`` (seconds) when READY; ``error`` when FAILED. ``starter_model_missing`` among its
     codes means that fetching it would help, ``engine_died`` a new engine, ``device_lost`` a new
     process.
+
+    ``path``: what was asked for, empty for the starter model. ``is_asleep`` with NO_MODEL: the
+    model at ``path`` was let go, and the next message loads it again. ``next_path`` with READY: the
+    model that is loaded as soon as the running answers have ended, or None.
     """
 
     status: ModelStatus = ModelStatus.STARTING
@@ -38,6 +42,9 @@ class ModelState:
     info: ModelInfo | None = None
     load_s: float = 0.0
     error: ErrorInfo | None = None
+    path: str = ""
+    is_asleep: bool = False
+    next_path: str | None = None
 
 
 class RequestPhase(StrEnum):
@@ -117,3 +124,7 @@ class ConversationSummary:
     is_open: bool
     created_at: float
     updated_at: float
+    pinned: bool = False
+    archived: bool = False
+    folder: str = ""
+    tags: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QSocketNotifier, Slot
 
 
 class TerminationSignals(QObject):
-    """Calls ``on_signal`` in the GUI thread for SIGINT, SIGTERM and their Windows relative.
+    """Calls ``on_signal`` in the GUI thread for SIGINT, SIGTERM, SIGHUP and a Windows relative.
 
     Python handles signals only between two of its own instructions, and Qt's loop runs none while
     idle. So the C-level handler writes to a socket that the loop watches.
@@ -26,7 +26,7 @@ class TerminationSignals(QObject):
         self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(self._on_notifier_activated)
         self._old_fd = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-        names = ("SIGINT", "SIGTERM", "SIGBREAK")
+        names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
         numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
         self._old = {number: signal.signal(number, self._handle) for number in numbers}
 

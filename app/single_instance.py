@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from app.app_error import DataDirectoryError, DataDirectoryInUseError
@@ -54,6 +55,10 @@ class DirectoryLock:
     def release(self) -> None:
         """Gives the lock back. A second call does nothing."""
         if self._file >= 0:
+            # Closing alone gives it back on Windows too, but some moments later: too late for a
+            # program that starts again.
+            with suppress(OSError):
+                _unlock(self._file)
             os.close(self._file)
             self._file = -1
 
@@ -65,9 +70,19 @@ if sys.platform == "win32":
 
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 
+    def _unlock(file: int) -> None:
+        import msvcrt
+
+        msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
+
 else:
 
     def _lock(file: int) -> None:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(file: int) -> None:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)

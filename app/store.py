@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
-from app.app_error import DataDirectoryError, StoreDamagedError, StoreWriteError
-from app.conversation import Conversation, Message, new_id
+from app import store_jobs
+from app.app_error import AppError
+from app.conversation import Attachment, Conversation, Message, new_id
 from app.paths import Profile
 from app.search import Searcher
 from app.session_state import ConversationSummary
-from app.single_instance import DirectoryLock
-from app.store_rows import (
-    CONVERSATION_COLUMNS,
-    MESSAGE_COLUMNS,
-    conversation_from_row,
-    conversation_row,
-    message_from_row,
-    message_row,
-    upsert_sql,
-)
-from app.store_schema import connect, open_database, open_to_read
-from app.store_search import SearchResult, index_later, index_slice, renew_index
+from app.store_check import BackgroundCheck
+from app.store_files import StoreFiles
+from app.store_headers import Headers
+from app.store_jobs import SAVE_CONVERSATION, execute
+from app.store_prompts import StoredPrompts
+from app.store_reading import read_conversation
+from app.store_rows import conversation_row, stored_value, upsert_sql
+from app.store_search import SearchResult, renew_index
 from app.store_writer import Job, StoreWriter
 from engine.api.errors import ErrorInfo
-
-_SAVE_CONVERSATION = upsert_sql("conversations", CONVERSATION_COLUMNS)
-_SAVE_MESSAGE = upsert_sql("messages", MESSAGE_COLUMNS)
 
 
 def _ignore(_told: object = None) -> None:
@@ -37,7 +31,7 @@ def _ignore(_told: object = None) -> None:
 
 
 class Store:
-    """A profile's conversations and small texts of the window.
+    """A profile's conversations, system prompts and small texts of the window.
 
     Reading happens on the thread that opened it; saving only queues a copy of the values for the
     writer thread. Conversations handed out are the caller's own.
@@ -46,14 +40,14 @@ class Store:
     def __init__(
         self,
         profile: Profile,
-        on_error: Callable[[StoreWriteError], None] = _ignore,
+        on_error: Callable[[AppError], None] = _ignore,
         on_recovered: Callable[[], None] = _ignore,
     ) -> None:
         """Locks the profile, checks its database and marks answers that a crash cut as interrupted.
 
         A damaged database is put aside, and ``problems`` says so. ``on_error`` and
-        ``on_recovered`` are called on the writer thread, ``on_found`` on the searcher's; all may be
-        set later.
+        ``on_recovered`` are called on threads of the store's, ``on_found`` on the searcher's; all
+        may be set later.
 
         Raises:
             DataDirectoryInUseError: another process has this profile open.
@@ -63,122 +57,89 @@ class Store:
         self.on_error = on_error
         self.on_recovered = on_recovered
         self.on_found: Callable[[SearchResult], None] = _ignore
-        self._searcher = Searcher(profile.database, lambda result: self.on_found(result))
-        self.problems: list[ErrorInfo] = []
         self.profile = profile
-        self._lock = DirectoryLock(profile.lock_file)
-        self._is_read_only = False
-        try:
-            self._reader = self._opened()
-            self._state: dict[str, str] = {
-                row["name"]: row["value"] for row in self._reader.execute("SELECT * FROM state")
-            }
-        except sqlite3.Error as error:
-            self._lock.release()
-            raise DataDirectoryError(
-                f"The conversations in {profile.data_dir} cannot be opened: {error}",
-                path=str(profile.data_dir),
-                reason=str(error),
-            ) from error
-        except BaseException:
-            self._lock.release()
-            raise
+        self._searcher = Searcher(profile.database, lambda result: self.on_found(result))
+        self._files = StoreFiles(profile)
+        self._check = BackgroundCheck(profile, lambda error: self.on_error(error))
+        self._headers = Headers(self._reading)
+        is_read_only = self._files.is_read_only
         self._writer = StoreWriter(
-            self._connected,
+            self._files.connected,
             lambda error: self.on_error(error),
             lambda: self.on_recovered(),
-            idle=None if self._is_read_only else index_slice,
+            idle=None if is_read_only else store_jobs.tidy,
             repair=renew_index,
         )
-
-    def _opened(self) -> sqlite3.Connection:
-        database = self.profile.database
         try:
-            connection = open_database(database)
-        except sqlite3.OperationalError as error:
-            # A full disk, most often. What is stored can be read; the writer tries again and again.
-            self.problems.append(StoreWriteError.of(error).info())
-            connection = open_to_read(database)
-            self._is_read_only = True
-        except (StoreDamagedError, sqlite3.DatabaseError) as error:
-            self._put_aside(str(error))
-            connection = open_database(database)
-        connection.row_factory = sqlite3.Row
-        return connection
+            reader = self._files.reader
+            self._state: dict[str, str] = {
+                row["name"]: row["value"] for row in reader.execute("SELECT * FROM state")
+            }
+            self.prompts = StoredPrompts(reader, self._writer, self.state, self.set_state)
+        except sqlite3.Error as error:
+            self._writer.close()
+            self._files.close()
+            raise self._files.unusable(error) from error
 
-    def _connected(self) -> sqlite3.Connection:
-        """The writer thread's connection; makes the tables that could not be made at the start."""
-        open_ = open_database if self._is_read_only else connect
-        return open_(self.profile.database)
+    def check_if_due(self) -> None:
+        """Checks a large database that was not checked when it was opened; never blocks."""
+        if not self._files.is_checked:
+            self._check.start()
+
+    @property
+    def problems(self) -> list[ErrorInfo]:
+        """What was wrong with the profile when it was opened."""
+        return self._files.problems
 
     def _reading(self) -> sqlite3.Connection:
         """The connection to read from; a proper one as soon as there can be one."""
-        if self._is_read_only and not self._writer.is_failing and self._writer.attempts:
-            with suppress(sqlite3.Error):
-                connection = connect(self.profile.database)
-                connection.row_factory = sqlite3.Row
-                self._reader.close()
-                self._reader, self._is_read_only = connection, False
-        return self._reader
-
-    def _put_aside(self, reason: str) -> None:
-        database = self.profile.database
-        kept = database.with_name(
-            f"{database.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}.sqlite3"
-        )
-        for suffix in ("", "-wal", "-shm"):
-            part = database.with_name(database.name + suffix)
-            if part.exists():
-                os.replace(part, kept.with_name(kept.name + suffix))
-        self.problems.append(
-            StoreDamagedError(
-                f"The conversation database was damaged ({reason}). It was kept as {kept.name}.",
-                reason=reason,
-                path=str(kept),
-            ).info()
-        )
+        writer = self._writer
+        if self._files.is_read_only and not writer.is_failing and writer.attempts:
+            self._files.renew_reader()
+        return self._files.reader
 
     # --- reading ---
 
-    def summaries(self) -> list[ConversationSummary]:
-        """All stored conversations, the latest used first. Sees what has been written, not the
-        queue.
+    def summaries(self, deleted: bool = False) -> list[ConversationSummary]:
+        """All stored conversations, the latest used first; those being saved are among them.
+
+        ``deleted``: those that were deleted and can be brought back instead.
         """
-        rows = self._reading().execute(
-            "SELECT conversation_id, title, number, is_open, created_at, updated_at"
-            " FROM conversations ORDER BY updated_at DESC"
-        )
-        return [
-            ConversationSummary(
-                row["conversation_id"],
-                row["title"],
-                row["number"],
-                bool(row["is_open"]),
-                row["created_at"],
-                row["updated_at"],
-            )
-            for row in rows
-        ]
+        return self._headers.summaries(deleted)
+
+    def open_ids(self) -> list[str]:
+        """The conversations that have a tab."""
+        return self._headers.open_ids()
 
     def load_conversation(self, conversation_id: str) -> Conversation | None:
-        """One conversation with all its messages, repaired if need be; None if it is not stored."""
-        row = (
-            self._reading()
-            .execute("SELECT * FROM conversations WHERE conversation_id = ?", (conversation_id,))
-            .fetchone()
-        )
-        if row is None:
+        """One conversation with its messages, repaired if need be.
+
+        Deleted messages are left out. None if it is not stored, or cannot be read: that is told.
+        """
+        try:
+            read = read_conversation(self._reading(), conversation_id)
+        except sqlite3.DatabaseError as error:
+            self._tell_unreadable(error)
             return None
-        conversation = conversation_from_row(row)
-        for message_row_ in self._reader.execute(
-            "SELECT * FROM messages WHERE conversation_id = ? ORDER BY created_at, rowid",
-            (conversation_id,),
-        ):
-            message = message_from_row(message_row_)
-            conversation.messages[message.message_id] = message
+        if read is None:
+            return None
+        conversation, moved = read
+        for message in moved:
+            self.save_message(conversation_id, message)
         if conversation.heal():
             self.save_conversation(conversation)
         return conversation
+
+    def _tell_unreadable(self, error: sqlite3.DatabaseError) -> None:
+        found: AppError = self._files.unusable(error)
+        # Its heirs are other faults than damage.
+        if type(error) is sqlite3.DatabaseError:
+            found = self._check.found(str(error))
+        if self.on_error is _ignore:
+            # Before anybody listens.
+            self.problems.append(found.info())
+        else:
+            self.on_error(found)
 
     def search(self, query: str) -> None:
         """Looks through the messages; ``on_found`` follows on another thread, unless another
@@ -192,45 +153,81 @@ class Store:
 
     # --- saving ---
 
+    def together(self) -> AbstractContextManager[None]:
+        """What is saved inside is stored at once, all of it or none. Short, and without waiting."""
+        return self._writer.together()
+
     def save_conversation(self, conversation: Conversation) -> None:
-        """Saves everything but the messages."""
-        job = _execute(_SAVE_CONVERSATION, conversation_row(conversation))
-        self._put("conversation", conversation.conversation_id, job)
+        """Saves everything but the messages and the attachments."""
+        self._put("conversation", conversation.conversation_id, self._header(conversation))
 
     def save_conversation_soon(self, conversation: Conversation) -> None:
         """The same within half a second: for a draft that is being typed."""
-        job = _execute(_SAVE_CONVERSATION, conversation_row(conversation))
-        self._writer.put_soon(("conversation", conversation.conversation_id), job)
+        key = ("conversation", conversation.conversation_id)
+        self._writer.put_soon(key, self._header(conversation))
+
+    def _header(self, conversation: Conversation) -> Job:
+        row = conversation_row(conversation)
+        self._headers.put([row])
+        return execute(SAVE_CONVERSATION, row)
+
+    def change_conversation(self, conversation_id: str, **values: Any) -> bool:
+        """Changes attributes of a stored conversation by name, without loading its messages.
+
+        For one that is not open: what holds an open one would save the old values again. False if
+        it is not stored.
+        """
+        stored = {name: stored_value(name, value) for name, value in values.items()}
+        row = self._headers.changed(conversation_id, stored)
+        if row is not None:
+            self._put("conversation", conversation_id, execute(SAVE_CONVERSATION, row))
+        return row is not None
+
+    def save_attachments(self, conversation_id: str, attachments: Sequence[Attachment]) -> None:
+        """Saves what goes along with the draft. The conversation must have been saved before."""
+        job = store_jobs.save_attachments(conversation_id, attachments)
+        self._put("attachments", conversation_id, job)
 
     def save_message(self, conversation_id: str, message: Message) -> None:
         """Saves a message whole. Its conversation must have been saved before."""
-        job = _execute(_SAVE_MESSAGE, message_row(conversation_id, message))
+        job = store_jobs.save_message(conversation_id, message)
         self._put("message", message.message_id, job)
 
     def save_partial(self, message: Message) -> None:
-        """Saves the text of an answer that is growing, within half a second."""
-        # Only while it is streaming: after a failed write this may run after the whole message's.
-        sql = "UPDATE messages SET content = ? WHERE message_id = ? AND status = 'streaming'"
-        job = _execute(sql, (message.content, message.message_id))
-        self._writer.put_soon(("text", message.message_id), job)
+        """Saves what there is of an answer that is growing, within half a second.
+
+        With a ``turn``, which tells the tokenizer, its ``streamed_ids`` too; they may only grow.
+        """
+        self._writer.put_soon(("text", message.message_id), store_jobs.save_partial(message))
 
     def delete_message(self, message_id: str) -> None:
-        """Deletes a message and everything below it."""
-        job = _execute("DELETE FROM messages WHERE message_id = ?", (message_id,))
+        """Deletes a message and everything below it for good."""
+        job = execute("DELETE FROM messages WHERE message_id = ?", (message_id,))
         self._writer.put_last(("message", message_id), job)
 
+    def set_messages_deleted(self, message_ids: Iterable[str], deleted: bool = True) -> None:
+        """Deletes messages so that they can be brought back, or brings them back.
+
+        They must be whole branches: nothing that stays may be below them.
+        """
+        moment = time.time() if deleted else None
+        sql = "UPDATE messages SET deleted_at = ? WHERE message_id = ?"
+        for message_id in message_ids:
+            self._writer.put_last(("deleted", message_id), execute(sql, (moment, message_id)))
+
+    def set_conversation_deleted(self, conversation_id: str, deleted: bool = True) -> bool:
+        """Deletes a conversation so that it can be brought back, or brings it back.
+
+        For one that is not open, like ``change_conversation``. False if it is not stored.
+        """
+        moment = time.time() if deleted else None
+        return self.change_conversation(conversation_id, deleted_at=moment)
+
     def delete_conversation(self, conversation_id: str) -> None:
-        """Deletes a conversation with all its messages."""
-
-        def job(connection: sqlite3.Connection) -> None:
-            # Both, because messages queued in this batch may have no stored conversation to go
-            # with.
-            for table in ("messages", "conversations"):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE conversation_id = ?", (conversation_id,)
-                )
-
-        self._writer.put_last(("conversation", conversation_id), job)
+        """Deletes a conversation with all its messages for good."""
+        self._headers.remove(conversation_id)
+        key = ("conversation", conversation_id)
+        self._writer.put_last(key, store_jobs.delete_conversation(conversation_id))
 
     def add_conversations(self, conversations: Sequence[Conversation]) -> None:
         """Saves conversations whole, all of them or none; they are the store's from now on.
@@ -239,17 +236,9 @@ class Store:
         """
 
         def job(connection: sqlite3.Connection) -> None:
-            connection.executemany(_SAVE_CONVERSATION, map(conversation_row, conversations))
-            # The oldest first: a search begins with what was stored last.
-            messages = [
-                (message.created_at, conversation.conversation_id, message)
-                for conversation in conversations
-                for message in conversation.messages.values()
-            ]
-            messages.sort(key=lambda entry: entry[0])
-            index_later(connection, (message.message_id for _, _, message in messages))
-            rows = (message_row(owner, message) for _, owner, message in messages)
-            connection.executemany(_SAVE_MESSAGE, rows)
+            headers = [conversation_row(conversation) for conversation in conversations]
+            store_jobs.add_conversations(connection, headers, conversations)
+            self._headers.put(headers)
             self._writer.resume_idle()
 
         self._put("conversations", new_id(), job)
@@ -258,7 +247,7 @@ class Store:
         """Keeps a small text by name: open tabs, the window's geometry."""
         self._state[name] = value
         sql = upsert_sql("state", ("name", "value"))
-        self._put("state", name, _execute(sql, (name, value)))
+        self._put("state", name, execute(sql, (name, value)))
 
     @property
     def writes(self) -> int:
@@ -274,17 +263,10 @@ class Store:
         written.
         """
         self._searcher.close()
+        self._check.close()
         written = self._writer.close(timeout_s)
-        self._reader.close()
-        self._lock.release()
+        self._files.close()
         return written
 
     def _put(self, kind: str, key: str, job: Job) -> None:
         self._writer.put((kind, key), job)
-
-
-def _execute(sql: str, values: tuple[object, ...]) -> Job:
-    def job(connection: sqlite3.Connection) -> None:
-        connection.execute(sql, values)
-
-    return job

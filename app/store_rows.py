@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,6 +31,13 @@ CONVERSATION_COLUMNS = (
     "created_at",
     "updated_at",
     "overflow",
+    "pinned",
+    "archived",
+    "folder",
+    "tags",
+    "deleted_at",
+    "params",
+    "prompt_id",
 )
 MESSAGE_COLUMNS = (
     "message_id",
@@ -53,6 +60,7 @@ MESSAGE_COLUMNS = (
     "length_limit",
     "system_prompt_key",
     "num_dropped",
+    "facts",
 )
 
 
@@ -85,6 +93,13 @@ def conversation_row(conversation: Conversation) -> tuple[Any, ...]:
         conversation.created_at,
         conversation.updated_at,
         conversation.overflow.value,
+        int(conversation.pinned),
+        int(conversation.archived),
+        conversation.folder,
+        _tags_text(conversation.tags),
+        conversation.deleted_at,
+        _params_text(conversation.params),
+        conversation.prompt_id,
     )
 
 
@@ -105,19 +120,20 @@ def message_row(conversation_id: str, message: Message) -> tuple[Any, ...]:
         None if turn is None else turn.fingerprint,
         None if message.usage is None else json.dumps(asdict(message.usage)),
         None if message.error is None else json.dumps(asdict(message.error)),
-        None if message.params is None else json.dumps(asdict(message.params)),
+        _params_text(message.params),
         None if message.seed is None else str(message.seed),
         message.model,
         message.finish_reason,
         message.limit,
         message.system_prompt_key,
         message.num_dropped,
+        json.dumps(message.facts, ensure_ascii=False),
     )
 
 
 def conversation_from_row(row: sqlite3.Row) -> Conversation:
     """A conversation without its messages."""
-    return Conversation(
+    conversation = Conversation(
         conversation_id=row["conversation_id"],
         title=row["title"],
         title_is_automatic=bool(row["title_is_automatic"]),
@@ -130,7 +146,15 @@ def conversation_from_row(row: sqlite3.Row) -> Conversation:
         forked_from_id=row["forked_from_id"],
         draft=row["draft"],
         overflow=_overflow(row["overflow"]),
+        pinned=bool(row["pinned"]),
+        archived=bool(row["archived"]),
+        folder=row["folder"],
+        tags=tags_from_text(row["tags"]),
+        deleted_at=row["deleted_at"],
+        prompt_id=row["prompt_id"],
     )
+    _fill(conversation, conversation.conversation_id, _CONVERSATION_DETAILS, row)
+    return conversation
 
 
 def message_from_row(row: sqlite3.Row) -> Message:
@@ -148,12 +172,31 @@ def message_from_row(row: sqlite3.Row) -> Message:
         system_prompt_key=row["system_prompt_key"],
         num_dropped=max(0, row["num_dropped"]),
     )
-    for name, read in _DETAILS.items():
-        try:
-            setattr(message, name, read(row))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            _LOG.warning("message %s: %s left out: %s", message.message_id, name, error)
+    _fill(message, message.message_id, _DETAILS, row)
     return message
+
+
+def tags_from_text(text: str) -> tuple[str, ...]:
+    """Tags as they are stored; none if they cannot be read."""
+    if text == "[]":
+        return ()
+    try:
+        return tuple(str(tag) for tag in json.loads(text))
+    except (ValueError, TypeError) as error:
+        _LOG.warning("tags left out: %s", error)
+        return ()
+
+
+def stored_value(name: str, value: Any) -> Any:
+    """How an attribute of a conversation is stored in its column.
+
+    Raises:
+        ValueError: there is no such column, or it is the key.
+    """
+    if name not in CONVERSATION_COLUMNS[1:]:
+        raise ValueError(f"a conversation has no column {name}")
+    write = _CONVERSATION_VALUES.get(name)
+    return value if write is None else write(value)
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:
@@ -178,6 +221,19 @@ def unpack_ids(blob: bytes) -> tuple[int, ...]:
     if sys.byteorder == "big":
         ids.byteswap()
     return tuple(ids)
+
+
+def _fill(
+    target: Conversation | Message,
+    key: str,
+    details: Mapping[str, Callable[[sqlite3.Row], object]],
+    row: sqlite3.Row,
+) -> None:
+    for name, read in details.items():
+        try:
+            setattr(target, name, read(row))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            _LOG.warning("%s: %s left out: %s", key, name, error)
 
 
 def _overflow(value: str) -> OverflowPolicy:
@@ -208,6 +264,18 @@ def _params(row: sqlite3.Row) -> SamplingParams | None:
     return SamplingParams(**(stored | {"stop": tuple(stored["stop"])}))
 
 
+def _params_text(params: SamplingParams | None) -> str | None:
+    return None if params is None else json.dumps(asdict(params))
+
+
+def _tags_text(tags: Sequence[str]) -> str:
+    return json.dumps(list(tags), ensure_ascii=False)
+
+
+def _facts(row: sqlite3.Row) -> dict[str, str | int | float]:
+    return {str(name): value for name, value in json.loads(row["facts"]).items()}
+
+
 def _error(row: sqlite3.Row) -> ErrorInfo | None:
     stored = _loaded(row["error"])
     if stored is None:
@@ -221,11 +289,24 @@ def _loaded(text: str | None) -> dict[str, Any] | None:
 
 
 # What a damaged row, or one of a version with other fields, may fail at.
+_CONVERSATION_VALUES: dict[str, Callable[[Any], Any]] = {
+    "title_is_automatic": int,
+    "is_open": int,
+    "overflow": lambda overflow: overflow.value,
+    "pinned": int,
+    "archived": int,
+    "tags": _tags_text,
+    "params": _params_text,
+}
+_CONVERSATION_DETAILS: dict[str, Callable[[sqlite3.Row], object]] = {
+    "params": _params,
+}
 _DETAILS: dict[str, Callable[[sqlite3.Row], object]] = {
     "status": lambda row: MessageStatus(row["status"]),
     "turn": _turn,
     "usage": _usage,
     "error": _error,
     "params": _params,
+    "facts": _facts,
     "seed": lambda row: None if row["seed"] is None else int(row["seed"]),
 }

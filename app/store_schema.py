@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
+from urllib.parse import quote
 
 from app.app_error import StoreDamagedError, StoreTooNewError
+from app.network_drive import is_on_network
+from app.store_check import finding_of
 from app.store_search import SEARCH_MIGRATION, SEARCH_SCHEMA
+from engine.api.files import discard, replace_file
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x51756972
 BUSY_TIMEOUT_MS = 5000
 
@@ -31,7 +34,14 @@ CREATE TABLE conversations (
     draft TEXT NOT NULL,
     created_at REAL NOT NULL,
     updated_at REAL NOT NULL,
-    overflow TEXT NOT NULL DEFAULT 'stop'
+    overflow TEXT NOT NULL DEFAULT 'stop',
+    pinned INTEGER NOT NULL DEFAULT 0,
+    archived INTEGER NOT NULL DEFAULT 0,
+    folder TEXT NOT NULL DEFAULT '',
+    tags TEXT NOT NULL DEFAULT '[]',
+    deleted_at REAL,
+    params TEXT,
+    prompt_id TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE messages (
     message_id TEXT PRIMARY KEY,
@@ -54,12 +64,33 @@ CREATE TABLE messages (
     finish_reason TEXT NOT NULL,
     length_limit TEXT NOT NULL,
     system_prompt_key TEXT NOT NULL,
-    num_dropped INTEGER NOT NULL DEFAULT 0
+    num_dropped INTEGER NOT NULL DEFAULT 0,
+    deleted_at REAL,
+    facts TEXT NOT NULL DEFAULT '{}'
 );
 CREATE INDEX messages_by_conversation ON messages (conversation_id);
 CREATE INDEX messages_by_parent ON messages (parent_id);
 CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming';
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+_LIBRARY_SCHEMA = """
+CREATE TABLE system_prompts (
+    prompt_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    text TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+);
+CREATE TABLE draft_attachments (
+    conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE
+        DEFERRABLE INITIALLY DEFERRED,
+    position INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (conversation_id, position)
+);
+CREATE INDEX conversations_deleted ON conversations (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX messages_deleted ON messages (deleted_at) WHERE deleted_at IS NOT NULL;
 """
 
 # What leads from each version to the next.
@@ -70,15 +101,27 @@ ALTER TABLE conversations ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
 ALTER TABLE messages ADD COLUMN num_dropped INTEGER NOT NULL DEFAULT 0;
 """,
         2: SEARCH_MIGRATION,
+        3: f"""
+ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE conversations ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE conversations ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE conversations ADD COLUMN deleted_at REAL;
+ALTER TABLE conversations ADD COLUMN params TEXT;
+ALTER TABLE conversations ADD COLUMN prompt_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE messages ADD COLUMN deleted_at REAL;
+ALTER TABLE messages ADD COLUMN facts TEXT NOT NULL DEFAULT '{{}}';
+{_LIBRARY_SCHEMA}""",
     }
 )
 
 
-def open_database(database: Path) -> sqlite3.Connection:
+def open_database(database: Path, *, check: bool = True) -> sqlite3.Connection:
     """Opens the database in autocommit mode, checks it, and makes the tables of an empty one.
 
     One of an older schema is brought to ``SCHEMA_VERSION``; a copy of it stays beside it. Answers
-    that a crash cut are marked as interrupted.
+    that a crash cut are marked as interrupted. ``check`` false leaves the check of one of this
+    schema to somebody else.
 
     Raises:
         StoreTooNewError: its schema is newer than ``SCHEMA_VERSION``; nothing was changed.
@@ -87,7 +130,7 @@ def open_database(database: Path) -> sqlite3.Connection:
     """
     connection = connect(database)
     try:
-        _prepare(connection, database)
+        _prepare(connection, database, check)
     except BaseException:
         connection.close()
         raise
@@ -103,7 +146,7 @@ def open_to_read(database: Path) -> sqlite3.Connection:
     """
     if database.exists() and database.stat().st_size:
         # Without "immutable" SQLite would have to make its shared-memory file first.
-        uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
+        uri = f"{sqlite_uri(database.absolute())}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         version = _require_known(connection)
         if version == SCHEMA_VERSION:
@@ -123,6 +166,9 @@ def open_to_read(database: Path) -> sqlite3.Connection:
 def connect(database: Path) -> sqlite3.Connection:
     """A connection in autocommit mode with WAL, foreign keys and a busy timeout.
 
+    On a network drive, where SQLite's WAL may lose what was written, it has a rollback journal
+    (https://www.sqlite.org/wal.html, "WAL does not work over a network filesystem").
+
     Raises:
         sqlite3.Error: it cannot be opened.
     """
@@ -130,13 +176,25 @@ def connect(database: Path) -> sqlite3.Connection:
         database, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        on_network = is_on_network(database.parent)
+        connection.execute(f"PRAGMA journal_mode = {'DELETE' if on_network else 'WAL'}")
+        # A rollback journal needs the disk's word at each step; WAL only now and then.
+        connection.execute(f"PRAGMA synchronous = {'FULL' if on_network else 'NORMAL'}")
         connection.execute("PRAGMA foreign_keys = ON")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def sqlite_uri(path: PurePath) -> str:
+    """An absolute path as SQLite takes it: a share's server too goes into the path.
+
+    ``as_uri`` would name the server as the authority, which SQLite refuses
+    (https://www.sqlite.org/uri.html).
+    """
+    name = path.as_posix()
+    return f"file://{quote(name if name.startswith('/') else f'/{name}', safe='/:')}"
 
 
 def _require_known(connection: sqlite3.Connection) -> int:
@@ -151,9 +209,9 @@ def _require_known(connection: sqlite3.Connection) -> int:
     return version
 
 
-def _prepare(connection: sqlite3.Connection, database: Path) -> None:
+def _prepare(connection: sqlite3.Connection, database: Path, check: bool) -> None:
     version = _require_known(connection)
-    finding = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    finding = finding_of(connection) if check or version < SCHEMA_VERSION else "ok"
     if finding != "ok":
         raise StoreDamagedError(f"The conversation database is damaged: {finding}", reason=finding)
     if version == 0:
@@ -171,16 +229,16 @@ def _prepare(connection: sqlite3.Connection, database: Path) -> None:
 def _keep_copy(connection: sqlite3.Connection, kept: Path) -> None:
     """Writes the whole database to ``kept``, or nothing."""
     partial = kept.with_name(f"{kept.name}.partial")
-    partial.unlink(missing_ok=True)
+    discard(partial)
     try:
         with closing(sqlite3.connect(partial)) as copy:
             connection.backup(copy)
-        os.replace(partial, kept)
+        replace_file(partial, kept)
     except OSError as error:
         # As SQLite itself reports what a disk refuses.
         raise sqlite3.OperationalError(str(error)) from error
     finally:
-        partial.unlink(missing_ok=True)
+        discard(partial)
 
 
 def _migrate(connection: sqlite3.Connection, version: int) -> None:
@@ -196,6 +254,7 @@ def _create(connection: sqlite3.Connection) -> None:
             "The conversation database belongs to another program.", reason="foreign tables"
         )
     connection.executescript(
-        f"BEGIN IMMEDIATE; {_SCHEMA} {SEARCH_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
+        f"BEGIN IMMEDIATE; {_SCHEMA} {_LIBRARY_SCHEMA} {SEARCH_SCHEMA}"
+        f" PRAGMA application_id = {APPLICATION_ID};"
         f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     )

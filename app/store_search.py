@@ -208,6 +208,7 @@ _ROW = (
     "SELECT conversation_id, message_id, title, role, messages.created_at, content"
     " FROM search_documents JOIN messages USING (message_id) JOIN conversations"
     " USING (conversation_id)"
+    " WHERE messages.deleted_at IS NULL AND conversations.deleted_at IS NULL"
 )
 
 
@@ -260,7 +261,7 @@ def _documents(connection: sqlite3.Connection, word: str) -> tuple[set[int], boo
 
 def _rows(connection: sqlite3.Connection, documents: Iterator[int]) -> Iterator[_Row]:
     for document_id in documents:
-        row = connection.execute(f"{_ROW} WHERE document_id = ?", (document_id,)).fetchone()
+        row = connection.execute(f"{_ROW} AND document_id = ?", (document_id,)).fetchone()
         if row is not None:
             conversation_id, message_id, title, role, created_at, content = row
             yield conversation_id, message_id, title, role, created_at, content

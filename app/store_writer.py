@@ -6,7 +6,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from app.app_error import StoreWriteError
 
@@ -58,6 +59,7 @@ class StoreWriter:
         self._pending: dict[Key, Job] = {}
         self._due_s: float | None = None
         self._running = False
+        self._held = 0
         self._failing = False
         self._closing = False
         self._connection: sqlite3.Connection | None = None
@@ -89,6 +91,18 @@ class StoreWriter:
             self._pending[key] = job
             if self._due_s is None:
                 self._due_s = time.monotonic() + PARTIAL_INTERVAL_S
+                self._changed.notify_all()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is queued inside is written in one transaction. Not for waiting inside."""
+        with self._changed:
+            self._held += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= 1
                 self._changed.notify_all()
 
     def resume_idle(self) -> None:
@@ -138,6 +152,9 @@ class StoreWriter:
                 if self._closing and not self._pending:
                     return None
                 now = time.monotonic()
+                if self._held:
+                    self._changed.wait()
+                    continue
                 if self._pending and self._due_s is not None and self._due_s <= now:
                     break
                 if self._idle is not None and not self._failing:

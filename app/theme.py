@@ -14,16 +14,50 @@ from string import Template
 from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette
+from PySide6.QtGui import QColor, QGuiApplication, QIcon, QPalette
 from PySide6.QtWidgets import QApplication
 
+from app import appearance as fonts
 from app import assets
+from app.appearance import BODY_POINT_SIZE as BODY_POINT_SIZE
+from app.appearance import CODE_POINT_SIZE as CODE_POINT_SIZE
+from app.appearance import COMFORTABLE as COMFORTABLE
+from app.appearance import COMPACT as COMPACT
+from app.appearance import LINE_HEIGHT as LINE_HEIGHT
+from app.appearance import POINT_SIZE as POINT_SIZE
+from app.appearance import TITLE_POINT_SIZE as TITLE_POINT_SIZE
+from app.appearance import USUAL
+from app.appearance import Appearance as Appearance
+from app.appearance import body_font as body_font
+from app.appearance import code_font as code_font
+from app.appearance import interface_font as interface_font
+from app.appearance import number_font as number_font
+from app.appearance import row_height as row_height
 
 LIGHT, DARK, SYSTEM = "light", "dark", "system"
 MODES = (SYSTEM, LIGHT, DARK)
-BODY_POINT_SIZE = 10.5
-CODE_POINT_SIZE = 9.5
-LINE_HEIGHT = 1.45
+
+# Lengths of the style sheet in pixels, by density.
+_LENGTHS: Mapping[str, Mapping[str, str]] = {
+    COMFORTABLE: {
+        "button_y": "5px",
+        "button_y_focus": "4px",
+        "field_y": "4px",
+        "menu_y": "6px",
+        "tab_y": "7px",
+        "example_y": "9px",
+        "tool": "4px",
+    },
+    COMPACT: {
+        "button_y": "2px",
+        "button_y_focus": "1px",
+        "field_y": "2px",
+        "menu_y": "3px",
+        "tab_y": "3px",
+        "example_y": "5px",
+        "tool": "2px",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -66,10 +100,16 @@ class Theme:
         """The palette for everything that the style sheet does not name."""
         return _palette(self)
 
-    def style_sheet(self) -> str:
+    def style_sheet(self, appearance: Appearance = USUAL) -> str:
         """The one style sheet of the application."""
         template = Template(_read_theme_file("style.qss"))
-        return template.substitute(self.colors)
+        title = f"{appearance.scaled(TITLE_POINT_SIZE):g}pt"
+        lengths = _LENGTHS[appearance.density]
+        images = {
+            f"{sign}_image": assets.resource_path("themes", f"{sign}_{self.name}.svg").as_posix()
+            for sign in ("check", "arrow")
+        }
+        return template.substitute(self.colors, **lengths, **images, title_size=title)
 
 
 def contrast(first: QColor, second: QColor) -> float:
@@ -170,17 +210,24 @@ class ThemeManager(QObject):
     """Holds the current theme and applies it to the application.
 
     ``changed`` carries the new ``Theme``. ``mode`` is ``system``, ``light`` or ``dark``.
+    ``appearance_changed``: other fonts or another density; widgets that hold a font are made anew.
+    ``zoom_changed``: transcripts are shown larger or smaller.
     """
 
     changed = Signal(object)
+    appearance_changed = Signal()
+    zoom_changed = Signal()
 
     def __init__(
         self,
         mode: str = SYSTEM,
         system: SystemTheme | None = None,
         parent: QObject | None = None,
+        appearance: Appearance = USUAL,
     ) -> None:
         super().__init__(parent)
+        self._appearance = appearance
+        self._zoom = 1.0
         self._system: SystemTheme = system if system is not None else QtSystemTheme()
         self._mode = _checked_mode(mode)
         self._theme = self._resolve()
@@ -193,6 +240,28 @@ class ThemeManager(QObject):
     @property
     def mode(self) -> str:
         return self._mode
+
+    @property
+    def appearance(self) -> Appearance:
+        return self._appearance
+
+    def set_appearance(self, appearance: Appearance) -> None:
+        """Other fonts or another density, at run time."""
+        if appearance != self._appearance:
+            self._appearance = appearance
+            self.apply()
+            self.appearance_changed.emit()
+
+    @property
+    def zoom(self) -> float:
+        """How much larger than usual transcripts are shown."""
+        return self._zoom
+
+    def set_zoom(self, zoom: float) -> None:
+        """Larger or smaller transcripts, at run time."""
+        if zoom != self._zoom:
+            self._zoom = zoom
+            self.zoom_changed.emit()
 
     def set_mode(self, mode: str) -> None:
         """Switches at run time. Raises ValueError for a mode that does not exist."""
@@ -207,8 +276,8 @@ class ThemeManager(QObject):
         if app.style().objectName() != "fusion":
             app.setStyle("Fusion")
         app.setPalette(self._theme.palette())
-        app.setFont(interface_font())
-        app.setStyleSheet(self._theme.style_sheet())
+        fonts.apply(self._appearance)
+        app.setStyleSheet(self._theme.style_sheet(self._appearance))
 
     def _on_system_changed(self) -> None:
         if self._mode == SYSTEM:
@@ -231,32 +300,3 @@ def _checked_mode(mode: str) -> str:
     if mode not in MODES:
         raise ValueError(f"theme mode {mode!r}: one of {', '.join(MODES)}")
     return mode
-
-
-def interface_font() -> QFont:
-    """The system's font in the size of buttons, lists and labels."""
-    font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
-    font.setPointSizeF(10.0)
-    return font
-
-
-def body_font() -> QFont:
-    """The system's font in the size of messages."""
-    font = interface_font()
-    font.setPointSizeF(BODY_POINT_SIZE)
-    return font
-
-
-def code_font() -> QFont:
-    """The system's fixed font in the size of code."""
-    font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-    font.setPointSizeF(CODE_POINT_SIZE)
-    return font
-
-
-def number_font(point_size: float = 9.0) -> QFont:
-    """The system's font with digits of one width, for figures that change."""
-    font = interface_font()
-    font.setPointSizeF(point_size)
-    font.setFeature(QFont.Tag("tnum"), 1)
-    return font

@@ -1,0 +1,47 @@
+"""What the open conversations cost when another model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.conversation import ASSISTANT, Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Rereading:
+    """``num_tokens`` as the model that answered last counted them. ``num_too_long``: conversations
+    with more of them than the other model reads.
+    """
+
+    num_conversations: int = 0
+    num_tokens: int = 0
+    num_too_long: int = 0
+
+
+def rereading(conversations: Iterable[Conversation], context_length: int) -> Rereading:
+    """Of the shown branches that a model has read so far; the others cost nothing more.
+
+    ``context_length``: tokens that the other model reads, 0 if that is not known.
+    """
+    counts = [count for each in conversations if (count := tokens_read(each))]
+    too_long = [count for count in counts if 0 < context_length < count]
+    return Rereading(len(counts), sum(counts), len(too_long))
+
+
+def tokens_read(conversation: Conversation) -> int:
+    """Tokens of the shown branch up to its last answer that was counted."""
+    for message in reversed(conversation.path()):
+        if message.role == ASSISTANT and message.usage is not None:
+            return message.usage.prompt_tokens + message.usage.output_tokens
+    return 0
+
+
+def answered_by(conversations: Iterable[Conversation], model_name: str) -> list[Conversation]:
+    """Those whose newest shown answer is of the model with this name."""
+    found = []
+    for conversation in conversations:
+        answers = [m for m in conversation.path() if m.role == ASSISTANT and m.model]
+        if answers and answers[-1].model == model_name:
+            found.append(conversation)
+    return found
