@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from PySide6.QtWidgets import QLabel, QMenuBar, QWidget
+from PySide6.QtWidgets import QMenuBar, QWidget
 
 from app.actions import SEPARATOR, Actions, MenuSpec, action_specs, menu_specs, tool_tip
 from app.theme import ThemeManager
-from app.widgets.dialogs import ShortcutsDialog
 
 REQUIRED = {
     *("new_tab", "close_tab", "reopen_tab", "rename", "fork", "stop", "send", "quit"),
@@ -100,12 +99,24 @@ def test_tool_tip_has_the_shortcut(actions: Actions) -> None:
     assert tool_tip(actions["theme_light"]) == "Light"
 
 
-def test_shortcuts_dialog_lists_every_shortcut(actions: Actions, qtbot) -> None:
-    parent = QWidget()
-    qtbot.addWidget(parent)
-    dialog = ShortcutsDialog(actions, parent)
-    texts = {label.text() for label in dialog.findChildren(QLabel)}
-    for action in actions:
-        if action.shortcuts():
-            assert action.text().rstrip("…") in texts
-            assert any(action.shortcut().toString() in text for text in texts)
+def test_keys_from_the_settings_replace_an_actions_own(actions: Actions) -> None:
+    assert actions.set_shortcuts({"new_tab": ("Ctrl+Alt+N", "F7"), "fork": ()}) == []
+    assert [keys.toString() for keys in actions["new_tab"].shortcuts()] == ["Ctrl+Alt+N", "F7"]
+    assert actions["fork"].shortcuts() == []
+    assert actions.has_other_keys("new_tab")
+    assert actions.set_shortcuts({}) == []
+    assert actions["new_tab"].shortcut().toString() == "Ctrl+T"
+    assert not actions.has_other_keys("new_tab")
+
+
+def test_keys_that_two_actions_would_have_are_not_used(actions: Actions) -> None:
+    wanted = {"new_tab": ("Ctrl+W",), "fly": ("F7",), "fork": ("F8",)}
+    assert actions.set_shortcuts(wanted) == ["fly", "new_tab"]
+    assert actions["new_tab"].shortcut().toString() == "Ctrl+T"
+    assert actions["close_tab"].shortcut().toString() == "Ctrl+W"
+    assert actions["fork"].shortcut().toString() == "F8"
+
+
+def test_two_actions_can_change_places(actions: Actions) -> None:
+    assert actions.set_shortcuts({"new_tab": ("Ctrl+W",), "close_tab": ("Ctrl+T",)}) == []
+    assert actions["close_tab"].shortcut().toString() == "Ctrl+T"

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.bridge import DRAIN_INTERVAL_MS, Bridge, coalesced
+from app.bridge import DRAIN_INTERVAL_MS, POOL_RATE_HZ, Bridge, coalesced
 from engine.api.client import QueueClient
 from engine.api.commands import Cancel, SetFocus, SubscribePool, UnsubscribePool
 from engine.api.events import (
@@ -18,6 +18,7 @@ from engine.api.events import (
     EngineStats,
     Event,
     FinishReason,
+    ModelUnloaded,
     PrefillProgress,
     RequestFinished,
     RequestUsage,
@@ -106,6 +107,17 @@ def test_each_kind_takes_its_own_signal(bridge: Bridge, client: QueueClient, qtb
     assert (events, blocks, stats) == ([finished("a")], [BlockEvents(())], [STATS])
 
 
+def test_the_latest_counters_are_kept_until_the_pool_is_another(
+    bridge: Bridge, client: QueueClient, qtbot: QtBot
+) -> None:
+    bridge.start()
+    assert bridge.latest_stats is None
+    client.post(STATS)
+    qtbot.waitUntil(lambda: bridge.latest_stats is STATS)
+    client.post(ModelUnloaded("c"))
+    qtbot.waitUntil(lambda: bridge.latest_stats is None)
+
+
 def test_no_event_is_lost_and_drains_are_apart(
     bridge: Bridge, client: QueueClient, qtbot: QtBot
 ) -> None:
@@ -142,7 +154,7 @@ def test_commands_before_the_start_are_sent_at_the_start(
     bridge.subscribe_pool()
     bridge.start()
     bridge.send(Cancel("r"))
-    assert client.take_commands() == [SetFocus("a"), SubscribePool(), Cancel("r")]
+    assert client.take_commands() == [SetFocus("a"), SubscribePool(POOL_RATE_HZ), Cancel("r")]
 
 
 def test_subscriptions_are_counted(bridge: Bridge, client: QueueClient) -> None:
@@ -152,7 +164,11 @@ def test_subscriptions_are_counted(bridge: Bridge, client: QueueClient) -> None:
     for _ in range(3):
         bridge.unsubscribe_pool()
     bridge.subscribe_pool()
-    assert client.take_commands() == [SubscribePool(), UnsubscribePool(), SubscribePool()]
+    assert client.take_commands() == [
+        SubscribePool(POOL_RATE_HZ),
+        UnsubscribePool(),
+        SubscribePool(POOL_RATE_HZ),
+    ]
     bridge.unsubscribe_pool()
     with pytest.raises(RuntimeError, match="without"):
         bridge.unsubscribe_pool()

@@ -119,3 +119,31 @@ def test_panel_shown_in_the_middle_catches_up(qtbot: QtBot, stage: Stage) -> Non
     assert [stage.model.view(b) for b in blocks] == [truth.view(b) for b in blocks]
     assert stage.panel.live is not None
     assert stage.panel.live.restarts == 0
+
+
+def test_a_panel_that_takes_the_place_of_another_shows_an_idle_pool(
+    qtbot: QtBot, stage: Stage
+) -> None:
+    stage.panel.show()
+    stage.bridge.send(LoadModel(models_dir=""))
+    qtbot.waitUntil(lambda: stage.count(ModelLoaded) == 1)
+    stage.ask(1)
+    qtbot.waitUntil(lambda: stage.count(RequestFinished) == 1)
+    qtbot.waitUntil(lambda: stage.panel.model is not None and stage.model.counts.cached > 0)
+    # Nothing happens any more, so that no newer snapshot comes by itself.
+    newest = stage.bridge.latest_snapshot()
+    qtbot.wait(300)
+    assert stage.bridge.latest_snapshot() is newest
+    second = CachePanel(stage.bridge, stage.session, ThemeManager("light"))  # type: ignore[arg-type]
+    qtbot.addWidget(second)
+    second.remember(stage.panel.model)
+    second.show()
+    qtbot.waitUntil(lambda: second.live is not None)
+    stage.panel.hide()
+    qtbot.waitUntil(lambda: second.model is not None)
+    assert second.model.counts == stage.model.counts
+    # Of which conversation they are: a snapshot alone does not say it of cached blocks.
+    tables = second.findChild(BlockTables)
+    assert tables is not None
+    qtbot.waitUntil(lambda: [strip.number for strip in tables.strips] == [1])
+    second.hide()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +26,7 @@ from app.cache_panel.pool_model import PoolModel
 from app.cache_panel.tiles import TileAtlas, pixels_of
 from app.theme import load_theme
 from tests.helpers.scripted_pool import four_conversations
+from tests.helpers.vision import VISIONS, differing_share, lightness
 
 STATES = {
     "free": encode(FREE_CELL),
@@ -37,46 +37,18 @@ STATES = {
     "shared and pinned": encode(SHARED_CELL, 3, pinned=True),
     "lost": LOST,
 }
-# Machado, Oliveira, Fernandes 2009: severity 1.0, on linear RGB.
-DEUTERANOPIA = np.array(
-    [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ]
-)
-
-
-def channels(pixels: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
-    """float[..., 3] linear RGB."""
-    rgb = np.stack([(pixels >> shift) & 255 for shift in (16, 8, 0)], axis=-1) / 255.0
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-
-
-def lightness(linear: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """CIE L*, 0 to 100."""
-    y = linear @ np.array([0.2126, 0.7152, 0.0722])
-    return np.where(y > 0.008856, 116 * np.cbrt(y) - 16, 903.3 * y)
-
-
-def differing_share(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> float:
-    """Share of pixels whose lightness differs by more than 12 of 100."""
-    return float(np.mean(np.abs(first - second) > 12))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("side", "ratio"), [(6, 1.0), (9, 1.0), (16, 1.0), (24, 1.0), (32, 2.0)])
-@pytest.mark.parametrize("vision", ["grey", "deuteranopia"])
+@pytest.mark.parametrize("vision", VISIONS)
 def test_states_are_told_apart_without_colour(
     qapp: QGuiApplication, theme: str, side: int, ratio: float, vision: str
 ) -> None:
     atlas = TileAtlas(load_theme(theme), side, ratio)
     seen = {}
     for name, code in STATES.items():
-        linear = channels(atlas.tile(code))
-        if vision == "deuteranopia":
-            linear = np.clip(linear @ DEUTERANOPIA.T, 0, 1)
-        seen[name] = lightness(linear)
+        seen[name] = lightness(atlas.tile(code), vision)
     for (one, first), (other, second) in itertools.combinations(seen.items(), 2):
         if {one, other} == {"free", "lost"}:
             continue  # lost entries stand in tables only, where nothing is free
@@ -90,8 +62,8 @@ def test_private_and_cached_differ_for_every_hue(
 ) -> None:
     for side in (2, 6, 16):
         atlas = TileAtlas(load_theme(theme), side)
-        private = lightness(channels(atlas.tile(encode(PRIVATE_CELL, number))))
-        cached = lightness(channels(atlas.tile(encode(CACHED_CELL, number))))
+        private = lightness(atlas.tile(encode(PRIVATE_CELL, number)))
+        cached = lightness(atlas.tile(encode(CACHED_CELL, number)))
         assert differing_share(private, cached) > 0.04
 
 

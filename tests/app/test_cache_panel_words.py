@@ -7,6 +7,7 @@ import pytest
 from app.cache_panel import figures, words
 from app.cache_panel.figures import sharing_of_kept, sharing_of_live
 from app.cache_panel.pool_model import PoolModel
+from tests.helpers.panel_names import Numbers
 from tests.helpers.scripted_pool import ScriptedPool, four_conversations
 
 
@@ -78,6 +79,38 @@ def test_waste_is_what_last_blocks_do_not_hold() -> None:
     model = model_of(scripted)
     assert figures.waste_in_last_blocks(model) == 12
     assert words.waste(model) == "Unfilled in last blocks: 12 slots of 32 (37.5 %)."
+
+
+def test_a_cached_block_names_all_that_find_it_again() -> None:
+    scripted = four_conversations()
+    scripted.drain()
+    model = model_of(scripted)
+    shared = scripted.requests["r1"].block_table[0]
+    own = scripted.requests["r2"].block_table[13]
+    for name in ("r1", "r2", "r3", "r4"):
+        scripted.finish(name)
+    assert model.apply(scripted.drain())
+    assert words.owners(model, shared) == ["c1", "c2", "c3", "c4"]
+    assert words.owners(model, own) == ["c2"]
+    names = Numbers()
+    assert words.block(model, names, shared)[1] == ", ".join(
+        words.conversation(names, f"c{n}") for n in (1, 2, 3, 4)
+    )
+
+
+def test_one_block_serves_and_several_serve() -> None:
+    scripted = ScriptedPool(64)
+    for number in (1, 2):
+        scripted.admit(
+            f"r{number}", f"c{number}", [*range(16), *range(100 * number, 100 * number + 9)]
+        )
+        scripted.compute(f"r{number}")
+    scripted.drain()
+    model = model_of(scripted)
+    for number in (1, 2):
+        scripted.finish(f"r{number}")
+    assert model.apply(scripted.drain())
+    assert savings(model).startswith("1 block in the cache serves 2 conversations: ")
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,8 @@ def test_a_small_paste_is_inserted_as_plain_text(composer: Composer) -> None:
 
 def test_an_attachment_can_be_removed(composer: Composer) -> None:
     paste(composer, "x" * (LARGE_PASTE + 1))
-    chip = composer.attachments._chips[0][1]
-    button = chip.findChildren(type(composer.send_button))[0]
+    chip = composer.attachments._chips[0].frame
+    button = chip.findChildren(type(composer.send_button))[-1]
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
     assert composer.attachments.texts == []
     assert not composer.attachments.isVisible()

@@ -6,13 +6,11 @@ import pytest
 
 from app.conversation import (
     ASSISTANT,
-    TITLE_LENGTH,
     USER,
     Conversation,
     Message,
     MessageStatus,
     UnknownMessageError,
-    automatic_title,
     storable,
     system_prompt_key,
 )
@@ -52,6 +50,15 @@ def test_chat_messages_begin_with_the_system_prompt_and_carry_the_exact_ids() ->
         ChatMessage("user", "question 0"),
         ChatMessage("assistant", "answer 0", TURN),
     )
+
+
+def test_an_answer_that_still_streams_goes_along_with_the_ids_that_have_come() -> None:
+    conversation = answered(pairs=1)
+    answer = conversation.path()[-1]
+    answer.turn, answer.content = None, ""
+    answer.begin_stream("f")
+    answer.content, answer.streamed_ids = "Hel", [7, 8]
+    assert conversation.chat_messages()[-1].turn == TurnTokens((), (7, 8), 3, "f")
 
 
 def test_chat_messages_without_a_system_prompt_begin_with_the_user() -> None:
@@ -164,28 +171,6 @@ def test_changing_a_fork_leaves_the_original_alone() -> None:
     copy = conversation.fork(None, 2)
     copy.path()[-1].content = "changed"
     assert contents(conversation)[-1] == "answer 1"
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("Hello", "Hello"),
-        ("\n\n  second line first  \nthird", "second line first"),
-        ("tab\tbetween", "tab between"),
-        ("\u202egnp.exe\u2066 hidden\u0007", "gnp.exe hidden"),
-        ("", ""),
-        (" \n\u200b\n", ""),
-        ("你好，世界", "你好，世界"),
-    ],
-)
-def test_automatic_title(text: str, title: str) -> None:
-    assert automatic_title(text) == title
-
-
-def test_a_long_title_is_cut_with_an_ellipsis() -> None:
-    title = automatic_title("word " * 40)
-    assert len(title) <= TITLE_LENGTH
-    assert title.endswith("…")
 
 
 def test_the_first_question_names_the_conversation_and_later_ones_do_not() -> None:

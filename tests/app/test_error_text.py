@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
@@ -18,9 +19,12 @@ from engine.api.errors import (
     EngineError,
     ErrorInfo,
     ModelFileError,
+    ModelPartsMissingError,
+    PickledWeightsError,
     PromptExceedsPoolError,
     PromptTooLongError,
 )
+from engine.loading.weight_files import read_weight_files
 
 TRUNCATED = ModelFileError("a.gguf is truncated: it needs 94 bytes, has 12.", actual_bytes=12)
 
@@ -53,6 +57,13 @@ def test_an_unknown_code_leaves_the_engine_s_own_words() -> None:
 
 def test_english_gives_the_precise_cause() -> None:
     assert describe_error(TRUNCATED.info()) == (TRUNCATED.message, TRUNCATED.action)
+
+
+def test_a_fault_of_the_program_is_called_one_and_named() -> None:
+    error = ErrorInfo("internal", "ValueError: 3", "Everything is saved.")
+    cause, action = describe_error(error)
+    assert cause == "Something went wrong inside Quire. (ValueError: 3)"
+    assert action == "Everything is saved."
 
 
 def test_a_special_action_is_kept() -> None:
@@ -88,8 +99,8 @@ def test_every_error_has_words_or_says_enough_itself() -> None:
         for _name, found in inspect.getmembers(module, inspect.isclass)
         if issubclass(found, EngineError | app_error.AppError)
     ]
-    own_words = {"engine_error", "app_error", "model", "invalid_value", "not_supported_yet"}
-    own_words |= {"unknown_id", "duplicate_id", "load_cancelled", "not_allowed", "interrupted"}
+    own_words = {"engine_error", "app_error", "model", "not_supported_yet"}
+    own_words |= {"unknown_id", "duplicate_id", "not_allowed"}
     codes = {found.code for found in classes}
     assert codes - set(error_text._DESCRIBED) == own_words
 
@@ -98,7 +109,34 @@ def test_every_text_of_this_file_is_translated() -> None:
     known = {re.sub(r"\{\w+\}", "{}", key) for key in catalogue("zh_CN")}
     for describe in error_text._DESCRIBED.values():
         numbers = dict.fromkeys(
-            ("prompt_tokens", "context_length", "pool_tokens", "path", "found", "known"), "{}"
+            (
+                *("prompt_tokens", "context_length", "pool_tokens", "path", "found", "known"),
+                *("name", "size_kb", "limit_kb", "reason", "parts", "count", "missing"),
+            ),
+            "{}",
         )
         for text in describe(numbers):
             assert not text or text in known, text
+
+
+@pytest.mark.parametrize(
+    ("missing", "parts", "cause"),
+    [
+        (1, "2", "Part 2 of 3 is missing: a-00002-of-00003.gguf."),
+        (2, "1, 2", "Parts 1, 2 of 3 are missing, a-00002-of-00003.gguf first."),
+    ],
+)
+def test_missing_parts_are_counted(missing: int, parts: str, cause: str) -> None:
+    numbers = {"parts": parts, "missing": missing, "count": 3, "name": "a-00002-of-00003.gguf"}
+    error = ModelPartsMissingError("Own words.", **numbers)  # type: ignore[arg-type]
+    assert describe_error(error.info()) == (cause, error.action)
+
+
+def test_pickled_weights_are_refused_in_words_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(PickledWeightsError) as caught:
+        read_weight_files(tmp_path)
+    cause, action = describe_error(caught.value.info())
+    assert cause == "The weights are pickled (pytorch_model.bin). Such files are never opened."
+    assert action == caught.value.action

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.conversation import ASSISTANT, USER, Conversation, Message, MessageStatus
+from app.conversation import ASSISTANT, USER, Attachment, Conversation, Message, MessageStatus
 from app.exporting import file_name, to_json, to_markdown
 from app.exporting_import import ImportFileError, read_conversations, read_file
 from engine.api.errors import ErrorInfo
@@ -24,6 +25,12 @@ def branched() -> Conversation:
         system_prompt="Be brief.\n\nAlways.",
         overflow=OverflowPolicy.DROP_OLDEST,
         draft="not sent",
+        pinned=True,
+        archived=True,
+        folder="Work <b>",
+        tags=("a", "缓存"),
+        params=SamplingParams(temperature=0.5, stop=("X",)),
+        attachments=(Attachment("file.txt", "its text"), Attachment("", "pasted")),
     )
     question = conversation.append(Message(USER, "What is a block? 🦓"))
     answer = conversation.append(
@@ -37,6 +44,7 @@ def branched() -> Conversation:
             finish_reason="length",
             limit="max_tokens",
             num_dropped=2,
+            facts={"repeats": "x", "seconds": 1.5, "count": 2},
         )
     )
     failed = Message(
@@ -52,15 +60,24 @@ def branched() -> Conversation:
     return conversation
 
 
-def tree(conversation: Conversation) -> list[tuple[object, ...]]:
-    """Everything that a file keeps of the messages, with places in the list for ids."""
+# Ids are new; exact token ids and what belongs to one profile or one run stay out.
+LEFT_OUT = {
+    *("conversation_id", "number", "is_open", "active_leaf_id", "forked_from_id", "deleted_at"),
+    *("prompt_id", "shown_leaves", "messages", "message_id", "parent_id"),
+    *("turn", "streamed_ids", "system_prompt_key"),
+}
+
+
+def kept(thing: Conversation | Message) -> dict[str, Any]:
+    """Every value that a file must keep, by name; a new one cannot be forgotten."""
+    return {f.name: getattr(thing, f.name) for f in fields(thing) if f.name not in LEFT_OUT}
+
+
+def tree(conversation: Conversation) -> list[tuple[int | None, dict[str, Any]]]:
+    """The messages, with places in the list for ids."""
     place = {message_id: n for n, message_id in enumerate(conversation.messages)}
     return [
-        (
-            None if m.parent_id is None else place[m.parent_id],
-            *(m.role, m.content, m.status, m.created_at, m.model, m.params, m.seed, m.usage),
-            *(m.error, m.finish_reason, m.limit, m.num_dropped),
-        )
+        (None if m.parent_id is None else place[m.parent_id], kept(m))
         for m in conversation.messages.values()
     ]
 
@@ -70,7 +87,7 @@ def document(conversation: Conversation | None = None) -> dict[str, Any]:
 
 
 def read(value: object) -> list[Conversation]:
-    return read_conversations(json.dumps(value).encode())
+    return read_conversations(json.dumps(value).encode()).conversations
 
 
 # --- JSON ---
@@ -80,9 +97,7 @@ def test_every_branch_and_parameter_comes_back() -> None:
     before = branched()
     (after,) = read(document(before))
     assert tree(after) == tree(before)
-    for name in ("title", "title_is_automatic", "system_prompt", "overflow", "draft"):
-        assert getattr(after, name) == getattr(before, name)
-    assert (after.created_at, after.updated_at) == (before.created_at, before.updated_at)
+    assert kept(after) == kept(before)
     assert [m.content for m in after.path()] == [m.content for m in before.path()]
     assert after.conversation_id != before.conversation_id
     assert not after.messages.keys() & before.messages.keys()
@@ -98,7 +113,7 @@ def test_an_answer_that_was_streaming_comes_back_interrupted() -> None:
 
 def test_a_byte_order_mark_is_no_fault() -> None:
     text = to_json([branched()])
-    assert len(read_conversations(b"\xef\xbb\xbf" + text.encode())) == 1
+    assert len(read_conversations(b"\xef\xbb\xbf" + text.encode()).conversations) == 1
 
 
 def broken(*path: str | int, value: object) -> dict[str, Any]:
@@ -127,7 +142,8 @@ MESSAGE = ("conversations", 0, "messages")
         (b'[{"mapping": {}}, 3]', "form that Quire knows"),
         (b'{"format": "other"}', "form that Quire knows"),
         (b'{"format": "quire-conversations", "version": 2}', "version 2"),
-        (b'{"format": "quire-conversations", "version": 1}', "no list"),
+        (b'{"format": "quire-conversations", "version": 1}', "no messages"),
+        (b'{"format": "quire-conversations", "version": 1, "conversations": 5}', "no list"),
         (b'{"format": "quire-conversations", "version": 1, "conversations": []}', "no messages"),
         (
             b'{"format": "quire-conversations", "version": 1, "conversations": [3]}',
@@ -164,7 +180,7 @@ def test_one_wrong_value_refuses_the_file(
 ) -> None:
     with pytest.raises(ImportFileError, match=reason) as caught:
         read(broken(*path, value=value))
-    assert "Conversation 1 of 1" in caught.value.message
+    assert "Conversation 1 is" in caught.value.message
 
 
 def test_messages_in_a_circle_are_refused() -> None:
@@ -212,6 +228,13 @@ def test_markdown_has_the_shown_branch() -> None:
         ("~~~\n```", "```\n~~~\n"),
         ("```\nx\n```", "x\n```\n"),
         ("plain", "plain\n"),
+        # Within it a mark with a language, or far to the right, is code.
+        ("```\n```py\nx\n```", "x\n```\n"),
+        ("```\n    ```", "    ```\n```\n"),
+        # A list and a quotation end by themselves, and what is open in them.
+        ("- a\n  ```\n  x", "a\n  ```\n  x\n"),
+        ("> ```\n> x", "> ```\n> x\n"),
+        ("[a]: ```", "[a]: ```\n"),
     ],
 )
 def test_an_open_code_block_is_closed(content: str, end: str) -> None:

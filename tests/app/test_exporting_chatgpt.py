@@ -40,7 +40,7 @@ def export(current: str, **nodes: Node) -> list[Node]:
 
 
 def read(value: object) -> Conversation:
-    (conversation,) = read_conversations(json.dumps(value).encode())
+    (conversation,) = read_conversations(json.dumps(value).encode()).conversations
     return conversation
 
 
@@ -152,11 +152,33 @@ def test_empty_conversations_are_left_out() -> None:
         ({"a": node(None, "user", content={"content_type": "text", "parts": [5]})}, "not a part"),
     ],
 )
-def test_a_malformed_tree_is_refused(nodes: dict[str, Node], reason: str) -> None:
+def test_a_malformed_tree_is_left_out_and_told(nodes: dict[str, Node], reason: str) -> None:
     good = export("q", q=node(None, "user", "x"))
-    with pytest.raises(ImportFileError, match=reason) as caught:
-        read([*good, *export("a", **nodes)])
-    assert "Conversation 2 of 2" in caught.value.message
+    data = json.dumps([*good, *export("a", **nodes)]).encode()
+    imported = read_conversations(data)
+    assert [shown(c) for c in imported.conversations] == [[(USER, "x")]]
+    (fault,) = imported.left_out
+    assert fault.number == 2
+    assert reason in fault.reason
+
+
+def test_what_is_left_out_has_its_title() -> None:
+    good = export("q", q=node(None, "user", "x"))
+    broken = {**export("a", a=node("gone", "user", "x"))[0], "title": "My \u202e plans"}
+    data = json.dumps([*good, broken]).encode()
+    assert [each.title for each in read_conversations(data).left_out] == ["My plans"]
+
+
+def test_a_file_with_nothing_but_malformed_trees_is_refused() -> None:
+    with pytest.raises(ImportFileError, match="node gone is missing"):
+        read(export("a", a=node("gone", "user", "x")))
+
+
+def test_archived_and_starred_ones_are_so_here() -> None:
+    entry = export("q", q=node(None, "user", "x"))[0]
+    entry |= {"is_archived": True, "is_starred": True}
+    conversation = read([entry])
+    assert (conversation.archived, conversation.pinned) == (True, True)
 
 
 def test_a_long_chain_is_no_recursion() -> None:

@@ -24,8 +24,9 @@ class Running:
 
     def __init__(self, data_dir: Path, fault: str = "none") -> None:
         self.data_dir = data_dir
+        before = self.log().count("engine started")
         self.process = run_app.start("--data-dir", str(data_dir), fault=fault)
-        self.wait_for(lambda: "engine started" in self.log())
+        self.wait_for(lambda: self.log().count("engine started") > before)
 
     def log(self) -> str:
         file = self.data_dir / "quire.log"
@@ -90,6 +91,48 @@ def test_a_second_start_raises_the_first_window_and_ends(running: Running) -> No
     running.wait_for(lambda: "asked to come to the front" in running.log())
 
 
+@posix
+def test_a_second_start_at_the_same_moment_waits_for_the_first_window(data_dir: Path) -> None:
+    started = [run_app.start("--data-dir", str(data_dir)) for _ in range(2)]
+    deadline = time.monotonic() + 30.0
+    while all(process.poll() is None for process in started):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    second = next(process for process in started if process.poll() is not None)
+    first = next(process for process in started if process is not second)
+    _output, errors = second.communicate()
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=20)
+    assert (second.returncode, first.returncode) == (0, 0), errors
+    assert "already open" in errors
+
+
+@posix
+def test_after_a_kill_the_next_start_has_the_profile_and_can_be_raised(running: Running) -> None:
+    running.process.kill()
+    running.process.communicate()
+    # What a kill leaves behind: the lock's file, the socket's file, the database's other files.
+    again = Running(running.data_dir)
+    try:
+        second = run_app.run("--data-dir", str(running.data_dir))
+        assert second.returncode == 0
+        assert "already open" in second.stderr
+        again.wait_for(lambda: "asked to come to the front" in again.log())
+    finally:
+        again.process.send_signal(signal.SIGTERM)
+        assert again.end()[0] == 0
+
+
+@posix
+def test_two_profiles_are_open_at_once(running: Running, tmp_path: Path) -> None:
+    other = Running(tmp_path / "other")
+    for process in (other.process, running.process):
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+    assert other.end()[0] == 0
+    assert running.end()[0] == 0
+
+
 def test_a_profile_that_cannot_be_made_is_refused_with_the_cause(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     done = run_app.run("--data-dir", str(tmp_path / "file" / "profile"))
@@ -134,10 +177,17 @@ def test_relative_paths_are_those_of_the_start(tmp_path: Path) -> None:
     assert (options.data_dir, options.self_test, options.tabs) == (None, False, 4)
 
 
-def test_importing_the_application_loads_no_engine_and_no_torch() -> None:
+def test_of_a_model_in_parts_the_first_one_stands_for_all(tmp_path: Path) -> None:
+    parts = [tmp_path / f"big-0000{n}-of-00002.gguf" for n in (1, 2)]
+    for path in parts:
+        path.write_bytes(b"GGUF")
+    assert parse(["--model", str(parts[1])]).model == str(parts[0])
+
+
+def test_importing_the_application_loads_no_engine_no_torch_and_no_numpy() -> None:
     program = (
-        "import sys, app.main; "
-        "print([m for m in sys.modules if m in ('torch', 'transformers', 'engine.worker')])"
+        "import sys, app.main; unwanted = ('torch', 'transformers', 'engine.worker', 'numpy'); "
+        "print([m for m in sys.modules if m in unwanted])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -13,17 +13,11 @@ from app.session_state import ModelStatus
 from app.widgets.swatch import Activity
 from engine.api.commands import LoadModel, Submit
 from engine.api.errors import ModelFileError, PromptTooLongError, StarterModelMissingError
-from tests.helpers.window_stage import SHORT, Stage, window_stage
+from tests.helpers.window_stage import SHORT, Stage, send, wait_idle, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
-
-
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
-
-
 LEFT = Qt.MouseButton.LeftButton
-
-
 LONG = "Many words come here. " * 400
 
 
@@ -39,28 +33,11 @@ def slow_stage(qtbot):
         yield made
 
 
-def send(stage: Stage, text: str) -> str:
-    """Types a message into the tab in front and presses Enter. Returns the conversation's id."""
-    edit = stage.page.composer.edit
-    QTest.keyClicks(edit, text)
-    QTest.keyClick(edit, Qt.Key.Key_Return)
-    return stage.page.conversation_id
-
-
-def wait_idle(stage: Stage, qtbot) -> None:
-    ids = stage.session.conversation_ids
-    qtbot.waitUntil(lambda: not any(stage.session.is_busy(i) for i in ids()), timeout=10_000)
-
-
-def shown_texts(stage: Stage) -> list[str]:
-    return [item.text for item in stage.page.transcript.items]
-
-
 def test_a_question_is_answered(stage: Stage, qtbot) -> None:
     send(stage, "What is a block?")
     assert stage.page.composer.text() == ""
     wait_idle(stage, qtbot)
-    assert shown_texts(stage) == ["What is a block?", SHORT]
+    assert stage.shown_texts == ["What is a block?", SHORT]
     footer = stage.page.transcript.items[1].view.footer
     assert footer.startswith("3 tokens · ")
     assert "prompt tokens from cache" in footer
@@ -82,13 +59,13 @@ def test_the_second_turn_takes_tokens_from_the_cache(stage: Stage, qtbot) -> Non
 
 def test_stop_ends_the_answer_and_keeps_its_text(slow_stage: Stage, qtbot) -> None:
     conversation_id = send(slow_stage, "Tell me")
-    qtbot.waitUntil(lambda: "words" in shown_texts(slow_stage)[1])
+    qtbot.waitUntil(lambda: "words" in slow_stage.shown_texts[1])
     QTest.keyClick(slow_stage.window, Qt.Key.Key_Escape)
     wait_idle(slow_stage, qtbot)
     answer = slow_stage.page.last_answer()
     assert answer is not None
     assert answer.status is MessageStatus.STOPPED
-    assert answer.content == shown_texts(slow_stage)[1]
+    assert answer.content == slow_stage.shown_texts[1]
     assert slow_stage.page.transcript.items[1].view.footer.startswith("Stopped")
     assert not slow_stage.session.is_busy(conversation_id)
 
@@ -97,7 +74,7 @@ def test_the_stop_button_is_there_while_streaming(slow_stage: Stage, qtbot) -> N
     send(slow_stage, "Tell me")
     button = slow_stage.page.composer.send_button
     assert button.accessibleName() == "Stop"
-    qtbot.waitUntil(lambda: "words" in shown_texts(slow_stage)[1])
+    qtbot.waitUntil(lambda: "words" in slow_stage.shown_texts[1])
     QTest.mouseClick(button, LEFT)
     wait_idle(slow_stage, qtbot)
     assert button.accessibleName() == "Send"
@@ -128,12 +105,12 @@ def test_an_answer_in_the_back_is_marked_until_it_is_seen(stage: Stage, qtbot) -
     assert tabs._marks[first][1] is Activity.DONE_UNSEEN
     stage.window.show_conversation(first)
     assert tabs._marks[first][1] is Activity.IDLE
-    assert shown_texts(stage) == ["Question", SHORT]
+    assert stage.shown_texts == ["Question", SHORT]
 
 
 def test_streaming_in_another_tab_never_moves_this_one(slow_stage: Stage, qtbot) -> None:
     first = send(slow_stage, "Question")
-    qtbot.waitUntil(lambda: len(shown_texts(slow_stage)[1]) > 300, timeout=10_000)
+    qtbot.waitUntil(lambda: len(slow_stage.shown_texts[1]) > 300, timeout=10_000)
     slow_stage.session.stop(first)
     wait_idle(slow_stage, qtbot)
     bar = slow_stage.page.transcript.verticalScrollBar()
@@ -154,7 +131,7 @@ def test_regenerate_keeps_both_versions(stage: Stage, qtbot) -> None:
     wait_idle(stage, qtbot)
     item = stage.page.transcript.items[1]
     assert (item.text, item.view.version, item.view.num_versions) == ("Second version.", 2, 2)
-    stage.page.transcript.version_requested.emit(item.view.message_id, -1)
+    stage.page.transcript.action_requested.emit("previous_version", item.view.message_id)
     item = stage.page.transcript.items[1]
     assert (item.text, item.view.version) == ("First version.", 1)
 
@@ -166,12 +143,12 @@ def test_a_refused_message_comes_back_into_the_composer(qtbot) -> None:
     with window_stage(qtbot, refusal=refuse) as stage:
         send(stage, "Far too long")
         qtbot.waitUntil(lambda: stage.page.composer.text() == "Far too long")
-        assert shown_texts(stage) == []
+        assert stage.shown_texts == []
         assert stage.page.notices.bars
         stage.engine.refusal = lambda _submit: None
         QTest.keyClick(stage.page.composer.edit, Qt.Key.Key_Return)
         wait_idle(stage, qtbot)
-        assert shown_texts(stage) == ["Far too long", SHORT]
+        assert stage.shown_texts == ["Far too long", SHORT]
         assert not stage.page.notices.bars
 
 
@@ -188,6 +165,25 @@ def test_a_missing_model_offers_to_fetch_it(qtbot) -> None:
         QTest.mouseClick(card.fetch_button, LEFT)
         qtbot.waitUntil(lambda: stage.session.model_state.status is ModelStatus.READY)
         assert not card.isVisible()
+
+
+def test_in_a_narrow_window_the_buttons_of_the_card_are_whole(qtbot) -> None:
+    error = StarterModelMissingError("The starter model is not there.")
+    with window_stage(qtbot, load=False, load_error=error) as stage:
+        stage.session.load_model()
+        card = stage.page.model_card
+        qtbot.waitUntil(card.isVisible)
+        buttons = (card.fetch_button, card.choose_button, card.library_button)
+        for width, num_lines in ((1300, 1), (740, 2), (1300, 1)):
+            stage.window.resize(width, 700)
+            qtbot.waitUntil(lambda n=num_lines: len({b.y() for b in buttons}) == n)
+            assert all(b.width() >= b.sizeHint().width() for b in buttons)
+            assert all(card.rect().contains(b.geometry()) for b in buttons)
+        # A low one leaves the card its height too.
+        stage.window.resize(stage.window.minimumSize())
+        qtbot.waitUntil(lambda: len({b.y() for b in buttons}) == 2)
+        for label in (card.cause, card.action):
+            assert label.height() >= label.heightForWidth(label.width())
 
 
 def test_a_failed_load_says_why_and_can_be_tried_again(qtbot) -> None:
@@ -241,5 +237,5 @@ def test_a_message_sent_while_loading_is_answered_later(qtbot) -> None:
         assert "model" in stage.page.transcript.items[1].view.footer
         stage.engine.hold_load.clear()
         wait_idle(stage, qtbot)
-        assert shown_texts(stage) == ["Early", SHORT]
+        assert stage.shown_texts == ["Early", SHORT]
         assert not stage.window.status_strip.progress.isVisible()

@@ -8,38 +8,18 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app.widgets.dialogs import ShortcutsDialog, confirm_link
-from tests.helpers.window_stage import Stage, window_stage
+from app.widgets.dialogs import confirm_link
+from tests.helpers.window_stage import Stage, send, wait_idle, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
-
-
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
-
-
 LEFT = Qt.MouseButton.LeftButton
-
-
-LONG = "Many words come here. " * 400
 
 
 @pytest.fixture
 def stage(qtbot):
     with window_stage(qtbot) as made:
         yield made
-
-
-def send(stage: Stage, text: str) -> str:
-    """Types a message into the tab in front and presses Enter. Returns the conversation's id."""
-    edit = stage.page.composer.edit
-    QTest.keyClicks(edit, text)
-    QTest.keyClick(edit, Qt.Key.Key_Return)
-    return stage.page.conversation_id
-
-
-def wait_idle(stage: Stage, qtbot) -> None:
-    ids = stage.session.conversation_ids
-    qtbot.waitUntil(lambda: not any(stage.session.is_busy(i) for i in ids()), timeout=10_000)
 
 
 def test_first_painted_comes_once(qtbot) -> None:
@@ -55,7 +35,7 @@ def test_first_painted_comes_once(qtbot) -> None:
 def test_panel_and_side_bar_are_toggled(stage: Stage) -> None:
     window = stage.window
     assert window.cache_panel.isVisible()
-    assert window.panel_dock.width() >= 360
+    assert window.panels.dock.width() >= 360
     QTest.keyClick(window, Qt.Key.Key_P, CONTROL | SHIFT)
     assert not window.cache_panel.isVisible()
     assert not stage.settings.values.cache_panel_visible
@@ -76,17 +56,6 @@ def test_a_narrow_window_hides_the_side_bar_by_itself(stage: Stage, qtbot) -> No
     qtbot.waitUntil(stage.window.side_bar.isVisible)
 
 
-def test_the_panel_goes_below_and_back(stage: Stage) -> None:
-    action = stage.window.actions_registry["panel_below"]
-    action.trigger()
-    area = stage.window.dockWidgetArea(stage.window.panel_dock)
-    assert area == Qt.DockWidgetArea.BottomDockWidgetArea
-    assert action.isChecked()
-    action.trigger()
-    area = stage.window.dockWidgetArea(stage.window.panel_dock)
-    assert area == Qt.DockWidgetArea.RightDockWidgetArea
-
-
 def test_theme_is_switched_and_kept(stage: Stage) -> None:
     stage.window.actions_registry["theme_dark"].trigger()
     assert stage.themes.theme.dark
@@ -94,20 +63,6 @@ def test_theme_is_switched_and_kept(stage: Stage) -> None:
     QTest.keyClick(stage.window, Qt.Key.Key_D, CONTROL | SHIFT)
     assert not stage.themes.theme.dark
     assert stage.window.actions_registry["theme_light"].isChecked()
-
-
-def test_the_language_takes_effect_later_and_says_so(stage: Stage) -> None:
-    stage.window.actions_registry["language_zh_CN"].trigger()
-    assert stage.settings.values.language == "zh_CN"
-    assert "started again" in stage.window.tab_area.notices.bars[0].label.text()
-
-
-def test_the_shortcuts_dialog_opens_without_blocking(stage: Stage) -> None:
-    QTest.keyClick(stage.window, Qt.Key.Key_F1)
-    dialog = stage.window.findChild(ShortcutsDialog)
-    assert dialog is not None
-    assert not dialog.isModal()
-    dialog.close()
 
 
 def test_the_composer_has_the_focus_and_ctrl_l_brings_it_back(stage: Stage) -> None:
@@ -132,6 +87,17 @@ def test_a_notice_is_shown_once_and_can_be_dismissed(stage: Stage) -> None:
     assert [bar.label.text() for bar in bars] == ["The disk is full. Free some space."]
     QTest.mouseClick(bars[0].close_button, LEFT)
     assert not stage.window.tab_area.notices.isVisible()
+
+
+def test_that_an_answer_still_comes_is_said_only_while_it_does(stage: Stage, qtbot) -> None:
+    stage.engine.script = lambda _submit: "word " * 200
+    send(stage, "Question")
+    conversation_id = stage.page.conversation_id
+    assert not stage.session.send(conversation_id, "Another")
+    assert [bar.notice.error.code for bar in stage.page.notices.bars] == ["answer_running"]
+    stage.session.stop(conversation_id)
+    wait_idle(stage, qtbot)
+    assert not stage.page.notices.bars
 
 
 def test_a_link_is_opened_only_after_a_question(stage: Stage) -> None:

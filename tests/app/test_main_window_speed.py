@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator
 
-import pytest
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from app.conversation import ASSISTANT, USER, Message
+from app.conversation import ASSISTANT, USER, Message, MessageStatus
 from tests.helpers.window_stage import Stage, window_stage
 
 ANSWER = """Some **text** with `code` and a list:
@@ -29,15 +26,6 @@ def schedule(budget: int) -> list[int]:
 
 """
 GAP_MS, KEY_MS = 50.0, 30.0
-
-
-@pytest.fixture(autouse=True)
-def _no_collection() -> Iterator[None]:
-    """The application keeps full collections out of its loop; other tests' garbage is not ours."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def turns(seconds: float) -> list[float]:
@@ -94,7 +82,7 @@ def test_an_answer_of_thirty_thousand_words_does_not_stall(qtbot) -> None:
     with window_stage(qtbot) as stage:
         conversation = stage.session.conversation(stage.page.conversation_id)
         conversation.append(Message(USER, "Tell me everything."))
-        answer = conversation.append(Message(ASSISTANT, "", status="streaming"))
+        answer = conversation.append(Message(ASSISTANT, "", status=MessageStatus.STREAMING))
         stage.session.path_changed.emit(conversation.conversation_id)
         transcript = stage.page.transcript
         worst = 0.0

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.markdown import OPEN_TEXT_LIMIT, MarkdownStream, split_blocks
-from app.markdown_blocks import CODE, HEADING, RULE, SEGMENT_LINES, TABLE, TEXT
+from app.markdown_blocks import CODE, FORMULA, HEADING, RULE, SEGMENT_LINES, TABLE, TEXT
 from app.markdown_inline import is_safe_link, visible_text
+from app.markdown_math import PLACEHOLDER, Formula
 
 CORPUS = [
     "# Title\n\nA *b* **c** `d`\nsoft\n\n- a\n- [ ] b\n  - n\n    ```py\n    x = 1\n    ```\n"
@@ -63,6 +64,43 @@ def test_safe_link_is_a_link() -> None:
     assert block.html == ('<a href="https://example.org/a?b=1&amp;c=2">the &quot;paper&quot;</a>')
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("see https://example.org/a_b_c?x=1&y=2.", "https://example.org/a_b_c?x=1&amp;y=2"),
+        ("(http://example.org/x)", "http://example.org/x"),
+        ("<https://example.org>", "https://example.org"),
+    ],
+)
+def test_bare_addresses_are_links(text: str, address: str) -> None:
+    assert f'<a href="{address}">' in split_blocks(text)[0].html
+
+
+@pytest.mark.parametrize("text", ["app.py and readme.md", "a@b.org", "javascript://x", "ftp://h/x"])
+def test_names_of_files_and_unsafe_addresses_are_no_links(text: str) -> None:
+    assert "<a" not in split_blocks(text)[0].html
+
+
+def test_beside_an_address_names_of_files_are_still_no_links() -> None:
+    (block,) = split_blocks("https://example.org has app.py, a.com, 10.0.0.1 and a@b.org")
+    assert block.html.count("<a ") == 1
+
+
+def test_an_address_in_code_is_no_link() -> None:
+    assert "<a" not in split_blocks("`https://example.org`")[0].html
+
+
+def test_lines_of_an_answer_are_kept() -> None:
+    assert split_blocks("one\ntwo  \nthree")[0].html == "one<br>two<br>three"
+
+
+def test_an_image_is_its_description_and_address() -> None:
+    (block,) = split_blocks("![a cat](https://example.org/c.png)")
+    assert block.html == (
+        '<a href="https://example.org/c.png">[a cat · https://example.org/c.png]</a>'
+    )
+
+
 def test_direction_marks_in_link_text_are_taken_out() -> None:
     (block,) = split_blocks("[\u202emoc.live\u202c](https://evil.example)")
     assert "\u202e" not in block.html
@@ -77,14 +115,14 @@ def test_images_are_never_images(source: str) -> None:
 
 def test_mathematics_is_left_alone() -> None:
     (block,) = split_blocks(r"so \(x_1*y*z_2\) and $$a_1*b*c_2$$ hold")
-    assert r"\(x_1*y*z_2\)" in block.html
-    assert "$$a_1*b*c_2$$" in block.html
-    assert "<i>" not in block.html
+    assert block.html == f"so {PLACEHOLDER} and {PLACEHOLDER} hold"
+    assert [f.source for f in block.formulas] == [r"\(x_1*y*z_2\)", "$$a_1*b*c_2$$"]
 
 
 def test_mathematics_over_several_lines_is_one_block() -> None:
     blocks = split_blocks("$$\nx_1\n= y\n- z\n$$\nafter")
-    assert blocks[0].html == '<span class="math">$$\nx_1\n= y\n- z\n$$</span>'
+    assert blocks[0].kind == FORMULA
+    assert blocks[0].formulas == (Formula("$$\nx_1\n= y\n- z\n$$", True),)
     assert blocks[1].html == "after"
 
 

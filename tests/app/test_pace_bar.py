@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QFileDialog
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.cache_panel.pace_bar import PaceBar
+from app.cache_panel.panel import CachePanel
 from app.i18n import Language
 from engine.api.commands import PauseEngine, ResumeEngine, SetRate, StepEngine
 from engine.api.events import EngineStatus, EngineStatusChanged
-from tests.helpers.panel_stage import PanelStage
+from engine.api.trace import read_trace
+from tests.helpers.panel_stage import PanelStage, panel_stage, shown
 from tests.helpers.scripted_pool import four_conversations
 
 pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints")
@@ -20,13 +24,7 @@ pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints")
 
 @pytest.fixture
 def stage(qtbot: QtBot) -> PanelStage:
-    pool = four_conversations()
-    pool.drain()
-    stage = PanelStage(pool)
-    qtbot.addWidget(stage.panel)
-    stage.panel.resize(380, 860)
-    stage.panel.show()
-    qtbot.waitUntil(lambda: stage.panel.model is not None)
+    stage = shown(qtbot, panel_stage(qtbot))
     stage.commands.clear()
     return stage
 
@@ -133,3 +131,66 @@ def test_chinese_names(qtbot: QtBot) -> None:
         assert all(name and not name.isascii() for name in [*names, *boxes])
     finally:
         language.remove()
+
+
+def test_a_new_panel_knows_that_the_engine_is_paused_and_slowed_down(
+    qtbot: QtBot, stage: PanelStage
+) -> None:
+    tell(qtbot, stage, True, 5.0)
+    second = CachePanel(stage.bridge, stage.session, stage.theme)  # type: ignore[arg-type]
+    qtbot.addWidget(second)
+    second.show()
+    qtbot.waitUntil(lambda: second.live is not None)
+    assert second.live is not None
+    pace = second.live.pace
+    assert pace.is_paused
+    assert pace.state_label.text() == "Paused"
+    assert pace.rate_box.currentText() == "5 steps/s"
+    pace.pause_button.click()
+    assert isinstance(stage.commands[-1], ResumeEngine)
+    second.hide()
+
+
+def test_a_recording_goes_on_in_the_panel_that_takes_the_place(
+    qtbot: QtBot, stage: PanelStage, tmp_path: Path
+) -> None:
+    path = tmp_path / "cache.ndjson"
+    pace_of(stage).record_to(str(path))
+    stage.scripted.append("r1", 5)
+    stage.deliver()
+    qtbot.wait(50)
+    second = CachePanel(stage.bridge, stage.session, stage.theme)  # type: ignore[arg-type]
+    qtbot.addWidget(second)
+    second.take_over(stage.panel.hand_over())
+    stage.panel.hide()
+    assert stage.panel.live is not None
+    stage.panel.live.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    stage.scripted.append("r1", 6)
+    stage.deliver()
+    qtbot.wait(50)
+    second.show()
+    qtbot.waitUntil(lambda: second.live is not None)
+    assert second.live is not None
+    recorder = second.live.recorder
+    assert recorder.is_recording
+    assert second.live.pace.record_button.accessibleName() == "Stop recording"
+    assert second.live.pace.note.text() == "Recording to cache.ndjson"
+    second.live.pace.record_button.click()
+    assert not recorder.is_recording
+    assert recorder.trouble == ""
+    _, events = read_trace(path)
+    assert [event.seq for event in events][-1] == stage.scripted.log.seq
+    second.hide()
+
+
+def test_the_rate_can_be_read_while_the_engine_is_paused(qtbot: QtBot, stage: PanelStage) -> None:
+    pace = pace_of(stage)
+    before = pace.rate_box.width()
+    tell(qtbot, stage, True, None)
+    qtbot.waitUntil(pace.state_label.isVisible)
+    qtbot.wait(20)
+    assert pace.rate_box.width() == before
+    assert pace.state_label.width() >= pace.state_label.sizeHint().width()
+    tell(qtbot, stage, False, None)
+    assert not pace.state_label.isVisible()

@@ -33,9 +33,8 @@ from engine.api.events import BlockEvents, Event, ModelLoaded, PrefillProgress, 
 from engine.api.params import ChatMessage, SamplingParams
 from engine.api.snapshot import Snapshot
 from tests.helpers.fake_loaded import install_fake_loader
-from tests.helpers.panel_stage import PanelStage, TitledConversations
+from tests.helpers.panel_stage import PanelStage, TitledConversations, panel_stage, shown
 from tests.helpers.recorded_run import state_of, truth_of
-from tests.helpers.scripted_pool import four_conversations
 
 pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints")
 PROMPT = "You answer in plain words and in full sentences. "
@@ -179,14 +178,7 @@ def test_a_new_model_ends_the_recording(qtbot: QtBot, stage: Stage, tmp_path: Pa
 
 @pytest.fixture
 def scripted(qtbot: QtBot) -> PanelStage:
-    pool = four_conversations()
-    pool.drain()
-    stage = PanelStage(pool)
-    qtbot.addWidget(stage.panel)
-    stage.panel.resize(380, 860)
-    stage.panel.show()
-    qtbot.waitUntil(lambda: stage.panel.model is not None)
-    return stage
+    return shown(qtbot, panel_stage(qtbot))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -14,7 +14,8 @@ from app.conversation import ASSISTANT, USER, Conversation, Message
 from app.search import Searcher
 from app.store_search import SearchHit, SearchResult
 from app.widgets.search_results import fitting_text, result_words
-from tests.helpers.window_stage import Stage, window_stage
+from tests.helpers.listed import listed
+from tests.helpers.window_stage import Stage, import_indexed, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
 
@@ -142,23 +143,6 @@ def stage(qtbot):
         yield made
 
 
-def add(stage: Stage, conversations: list[Conversation]) -> None:
-    """Stores conversations as an import does, and waits until they are indexed."""
-    ids = [conversation.conversation_id for conversation in conversations]
-    for conversation in conversations:
-        conversation.is_open = False
-    assert stage.session.store_imported(conversations)
-    stage.session.show_imported(ids)
-    results: list[SearchResult] = []
-    stage.session.search_finished.connect(results.append)
-    deadline = time.monotonic() + 10.0
-    while not results or not results[-1].is_complete:
-        assert time.monotonic() < deadline
-        stage.session.search("zzz")
-        QTest.qWait(10)
-    stage.session.search_finished.disconnect(results.append)
-
-
 def stored(stage: Stage, title: str, *texts: str) -> Conversation:
     """A stored conversation that is not open."""
     conversation = Conversation(title=title, title_is_automatic=False)
@@ -166,15 +150,17 @@ def stored(stage: Stage, title: str, *texts: str) -> Conversation:
         conversation.append(Message(USER if number % 2 == 0 else ASSISTANT, text))
     other = Conversation(title="Another one", title_is_automatic=False)
     other.append(Message(USER, "Nothing of it here."))
-    add(stage, [conversation, other])
+    import_indexed(stage, [conversation, other])
     return conversation
 
 
 def find(stage: Stage, qtbot, text: str) -> None:
-    """Types into the search field, as after Ctrl+F, and waits for what is found."""
+    """Types into the search field, as after Ctrl+Shift+F, and waits for what is found."""
     stage.window.actions_registry["search"].trigger()
     assert stage.window.side_bar.search.hasFocus()
-    with qtbot.waitSignal(stage.session.search_finished):
+    # An answer to an earlier question may still be on its way.
+    finished = stage.session.search_finished
+    with qtbot.waitSignal(finished, check_params_cb=lambda result: result.query == text.strip()):
         stage.window.side_bar.search.setText(text)
 
 
@@ -208,7 +194,7 @@ def test_a_message_on_another_branch_is_shown(stage: Stage, qtbot) -> None:
     old = conversation.append(Message(ASSISTANT, "the needle answer"))
     below = conversation.append(Message(USER, "go on"))
     conversation.insert(Message(ASSISTANT, "a newer answer", question.message_id))
-    add(stage, [conversation])
+    import_indexed(stage, [conversation])
     assert [i.text for i in stage.page.transcript.items] == ["question", "a newer answer"]
     find(stage, qtbot, "needle")
     assert stage.window.side_bar.results.choose_first()
@@ -232,7 +218,7 @@ def test_titles_and_messages_are_shown_together(stage: Stage, qtbot) -> None:
 
 def test_enter_opens_a_title_if_no_message_says_it(stage: Stage, qtbot) -> None:
     conversation = stored(stage, "Only the title", "text")
-    qtbot.waitUntil(lambda: stage.window.side_bar.model.rowCount() == 3)
+    qtbot.waitUntil(lambda: len(listed(stage.window.side_bar.model)) == 3)
     find(stage, qtbot, "only the title")
     QTest.keyClick(stage.window.side_bar.search, Qt.Key.Key_Return)
     assert stage.page.conversation_id == conversation.conversation_id
@@ -249,7 +235,7 @@ def test_escape_empties_the_field_and_brings_all_back(stage: Stage, qtbot) -> No
     assert stopped == []
     assert not side_bar.results.isVisible()
     assert side_bar.list.isVisible()
-    assert side_bar.model.rowCount() == 3
+    assert len(listed(side_bar.model)) == 3
     assert side_bar.list.maximumHeight() > 1000
 
 

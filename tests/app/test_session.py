@@ -135,6 +135,24 @@ def test_a_refused_prompt_goes_back_to_the_composer(stage: Stage) -> None:
     assert stage.path(conversation_id)[-1].status is MessageStatus.DONE
 
 
+def test_a_refused_message_leaves_no_title_behind(stage: Stage) -> None:
+    stage.start()
+    conversation_id = stage.session.new_conversation()
+    assert stage.session.send(conversation_id, "Hello")
+    stage.wait_idle(conversation_id)
+    conversation = stage.session.conversation(conversation_id)
+    assert conversation.title == "Hello"
+    stage.engine.refusal = lambda _submit: TOO_LONG
+    assert stage.session.send(conversation_id, "Explain volcanoes")
+    assert conversation.title == "Explain volcanoes"
+    stage.wait_idle(conversation_id)
+    assert conversation.title == "Hello"
+    conversation.title, conversation.title_is_automatic = "Explain volcanoes", False
+    assert stage.session.send(conversation_id, "Explain volcanoes")
+    stage.wait_idle(conversation_id)
+    assert conversation.title == "Explain volcanoes"
+
+
 def test_a_refused_prompt_leaves_nothing_in_the_store_but_the_draft(stage: Stage) -> None:
     stage.engine.refusal = lambda _submit: TOO_LONG
     stage.start()

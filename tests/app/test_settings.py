@@ -44,13 +44,20 @@ def test_names_of_other_engines_are_accepted(tmp_path: Path) -> None:
         ({"theme": 3}, "theme"),
         ({"cache_panel_visible": "yes"}, "cache_panel_visible"),
         ({"model_path": None}, "model_path"),
-        ({"sampling": {"temperature": -1}}, "sampling"),
-        ({"sampling": {"temperature": "hot"}}, "sampling"),
-        ({"sampling": {"heat": 1}}, "sampling"),
-        ({"sampling": {"stop": 3}}, "sampling"),
+        ({"sampling": {"temperature": -1}}, "sampling.temperature"),
+        ({"sampling": {"temperature": "hot"}}, "sampling.temperature"),
+        ({"sampling": {"heat": 1}}, "sampling.heat"),
+        ({"sampling": {"stop": 3}}, "sampling.stop"),
+        ({"sampling": {"top_k": 1.5}}, "sampling.top_k"),
+        ({"sampling": {"seed": True}}, "sampling.seed"),
+        ({"font_size": 99}, "font_size"),
+        ({"font_size": "large"}, "font_size"),
+        ({"shortcuts": {"new_tab": "Ctrl+T"}}, "shortcuts"),
+        ({"shortcuts": [1]}, "shortcuts"),
         ({"sampling": []}, "sampling"),
-        ({"engine": {"block_size": 7}}, "engine"),
-        ({"engine": {"blocks": 7}}, "engine"),
+        ({"engine": {"block_size": 7}}, "engine.block_size"),
+        ({"engine": {"blocks": 7}}, "engine.blocks"),
+        ({"engine": {"prefix_caching": 1}}, "engine.prefix_caching"),
     ],
 )
 def test_a_bad_value_is_reported_unused_and_kept(
@@ -62,7 +69,8 @@ def test_a_bad_value_is_reported_unused_and_kept(
     assert settings.values == Values(language="en")
     assert [dict(problem.numbers)["name"] for problem in settings.problems] == [name]
     settings.change(model_path="x") if name != "model_path" else settings.change(theme="dark")
-    assert json.loads(path.read_text("utf-8"))[name] == stored[name]
+    group = name.partition(".")[0]
+    assert json.loads(path.read_text("utf-8"))[group] == stored[group]
 
 
 def test_a_correct_value_replaces_a_bad_one(tmp_path: Path) -> None:
@@ -100,3 +108,44 @@ def test_settings_without_a_file_hold_for_the_run() -> None:
     settings = Settings(None)
     settings.change(theme="dark")
     assert settings.values.theme == "dark"
+
+
+def test_one_bad_part_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    stored = {"engine": {"block_size": 32, "max_num_seqs": "many", "from_tomorrow": 1}}
+    path.write_text(json.dumps(stored), "utf-8")
+    settings = Settings(path)
+    assert settings.values.engine == EngineConfig(block_size=32)
+    names = [dict(problem.numbers)["name"] for problem in settings.problems]
+    assert names == ["engine.max_num_seqs", "engine.from_tomorrow"]
+    settings.change(engine=EngineConfig(block_size=64))
+    assert json.loads(path.read_text("utf-8"))["engine"] == {
+        "block_size": 64,
+        "max_num_seqs": "many",
+        "from_tomorrow": 1,
+    }
+
+
+def test_a_part_set_in_the_window_replaces_the_bad_one_under_its_other_name(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"engine": {"max_num_seqs": "many", "from_tomorrow": 1}}', "utf-8")
+    settings = Settings(path)
+    settings.change(engine=EngineConfig(max_running_requests=5))
+    assert json.loads(path.read_text("utf-8"))["engine"] == {
+        "max_running_requests": 5,
+        "from_tomorrow": 1,
+    }
+
+
+def test_one_setting_under_two_names_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"engine": {"max_running_requests": 3, "max_num_seqs": 4}}', "utf-8")
+    settings = Settings(path)
+    assert settings.values.engine.max_running_requests == 3
+    assert "given twice" in settings.problems[0].message
+
+
+def test_shortcuts_survive_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    Settings(path).change(shortcuts={"new_tab": ("Ctrl+N",), "fork": ()})
+    assert Settings(path).values.shortcuts == {"new_tab": ("Ctrl+N",), "fork": ()}

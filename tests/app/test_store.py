@@ -195,3 +195,40 @@ def test_an_idle_store_runs_nothing(store: Store) -> None:
     before = store.writes
     time.sleep(1.2)
     assert store.writes == before
+
+
+def test_what_belongs_together_is_written_in_one_transaction(
+    profile: Profile, store: Store
+) -> None:
+    conversation = saved(store, "one", "two")
+    store.flush()
+    before = store.writes
+    reader = connect(profile.database)
+    with store.together():
+        for number in range(20):
+            store.set_state("name", str(number))
+            message = conversation.append(Message(USER, f"message {number}"))
+            store.save_message(conversation.conversation_id, message)
+            time.sleep(0.002)
+        assert reader.execute("SELECT count(*) FROM messages").fetchone()[0] == 2
+    assert store.flush()
+    assert reader.execute("SELECT count(*) FROM messages").fetchone()[0] == 22
+    reader.close()
+    assert store.writes == before + 1
+
+
+def test_messages_below_what_is_gone_move_up_to_what_is_there(
+    profile: Profile, store: Store
+) -> None:
+    conversation = saved(store, "one", "two", "three", "four", "five")
+    first, second, third, fourth, fifth = conversation.path()
+    # As if the process had been killed between the two halves of an undo.
+    store.set_messages_deleted([second.message_id, third.message_id])
+    found = loaded(store, conversation)
+    assert contents(found) == ["one", "four", "five"]
+    assert found.messages[fourth.message_id].parent_id == first.message_id
+    # It is stored so; nothing is below something deleted any more.
+    store.set_messages_deleted([first.message_id])
+    found = loaded(store, conversation)
+    assert contents(found) == ["four", "five"]
+    assert found.messages[fifth.message_id].parent_id == fourth.message_id

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from app.app_error import DataDirectoryError
 from app.conversation import ASSISTANT, USER, Conversation, Message
 from app.paths import Profile
 from app.store import Store
+from app.store_prompts import SystemPrompt
 from app.store_rows import conversation_row, message_row
 from app.store_schema import APPLICATION_ID, SCHEMA_VERSION, connect
+from app.store_search import find_messages
 from engine.api.params import OverflowPolicy
+from tests.helpers.stored import back_to_schema_3, saved
 
 # As version 1 wrote it; never to be changed.
 SCHEMA_1 = """
@@ -162,7 +166,7 @@ def test_an_old_profile_that_cannot_be_copied_is_shown_and_left_as_it_is(
             raise OSError(28, "No space left on device")
         Path(str(source)).rename(str(target))
 
-    monkeypatch.setattr("app.store_schema.os.replace", refuse)
+    monkeypatch.setattr("app.store_schema.replace_file", refuse)
     monkeypatch.setattr("app.store_writer.RETRY_INTERVAL_S", 0.05)
     store = Store(profile)
     assert [problem.code for problem in store.problems] == ["store_write"]
@@ -181,3 +185,56 @@ def test_an_old_profile_that_cannot_be_copied_is_shown_and_left_as_it_is(
     assert again is not None
     assert again.draft == "another draft"
     store.close()
+
+
+def profile_of_version_3(profile: Profile) -> Conversation:
+    """A profile with one conversation, from before there were labels and system prompts."""
+    store = Store(profile)
+    conversation = saved(store, "needle", "answer")
+    store.close()
+    with closing(sqlite3.connect(profile.database)) as connection:
+        back_to_schema_3(connection)
+    return conversation
+
+
+def test_a_profile_of_version_3_keeps_everything_and_can_be_labelled(profile: Profile) -> None:
+    old = profile_of_version_3(profile)
+    store = Store(profile)
+    assert store.problems == []
+    (summary,) = store.summaries()
+    assert (summary.title, summary.pinned, summary.folder, summary.tags) == (
+        "needle",
+        False,
+        "",
+        (),
+    )
+    found = store.load_conversation(old.conversation_id)
+    assert found is not None
+    assert [(m.content, m.facts) for m in found.path()] == [("needle", {}), ("answer", {})]
+    store.change_conversation(old.conversation_id, pinned=True, tags=("t",))
+    store.prompts.save(SystemPrompt("name", "text"))
+    assert store.flush()
+    with closing(sqlite3.connect(profile.database)) as connection:
+        assert [hit.snippet for hit in find_messages(connection, "needle").hits] == ["needle"]
+    store.close()
+    again = Store(profile)
+    assert [(s.pinned, s.tags) for s in again.summaries()] == [(True, ("t",))]
+    assert [prompt.name for prompt in again.prompts.all()] == ["name"]
+    again.close()
+    assert (profile.data_dir / "conversations.schema-3.sqlite3").exists()
+
+
+def test_a_migration_that_breaks_off_is_done_by_the_next_start(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = profile_of_version_3(profile)
+    script = "BEGIN IMMEDIATE; ALTER TABLE messages ADD COLUMN deleted_at REAL; SELECT nothing;"
+    monkeypatch.setattr("app.store_schema._MIGRATIONS", {3: script})
+    with pytest.raises(DataDirectoryError):
+        Store(profile)
+    monkeypatch.undo()
+    store = Store(profile)
+    found = store.load_conversation(old.conversation_id)
+    store.close()
+    assert found is not None
+    assert [message.content for message in found.path()] == ["needle", "answer"]

@@ -15,6 +15,7 @@ from app.paths import Profile
 from app.store import Store
 from app.store_search import MAX_HITS, SearchResult, find_messages
 from app.store_writer import StoreWriter
+from tests.helpers.stored import back_to_schema_3
 
 
 @pytest.fixture
@@ -240,6 +241,7 @@ def without_index(store: Store) -> None:
     """Closes the store and makes its profile one of version 2."""
     store.close()
     with closing(sqlite3.connect(store.profile.database)) as connection:
+        back_to_schema_3(connection)
         for name in ("added", "changed", "reopened", "removed"):
             connection.execute(f"DROP TRIGGER search_{name}")
         connection.execute("DROP TABLE search")
@@ -282,7 +284,7 @@ def test_messages_may_change_before_they_are_indexed(
 ) -> None:
     conversation = saved(store, "one 缓存", "two", "three")
     without_index(store)
-    monkeypatch.setattr("app.store.index_slice", lambda _connection: False)
+    monkeypatch.setattr("app.store_jobs.index_slice", lambda _connection: False)
     waiting = Store(store.profile)
     assert not look_up(waiting, "three").is_complete
     first, second, third = conversation.path()

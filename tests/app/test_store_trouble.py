@@ -176,7 +176,7 @@ class FullDisk:
             self.connections.append(connect(database))
             return self.connections[-1]
 
-        monkeypatch.setattr("app.store.connect", connecting)
+        monkeypatch.setattr("app.store_files.connect", connecting)
         monkeypatch.setattr("app.store_writer.RETRY_INTERVAL_S", 0.05)
 
     def set_full(self, full: bool) -> None:
@@ -232,7 +232,7 @@ class FullFromTheStart:
                 raise sqlite3.OperationalError("database or disk is full")
             return connect(database)
 
-        monkeypatch.setattr("app.store.connect", connecting)
+        monkeypatch.setattr("app.store_files.connect", connecting)
         monkeypatch.setattr("app.store_schema.connect", connecting)
         monkeypatch.setattr("app.store_writer.RETRY_INTERVAL_S", 0.05)
 

@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from app.theme import ThemeManager
 from app.widgets.swatch import Activity, mark_pixmap
 from app.widgets.tab_bar import ConversationTabs
+from app.widgets.tab_list import TabListButton
 
 LEFT, MIDDLE = Qt.MouseButton.LeftButton, Qt.MouseButton.MiddleButton
 
@@ -109,3 +110,28 @@ def test_removing_a_tab(tabs: ConversationTabs) -> None:
     tabs.remove("nobody")
     assert tabs.ids() == ["a", "c"]
     assert tabs.index_of("b") == -1
+
+
+def test_the_tab_in_front_is_moved_and_stays_at_the_ends(tabs: ConversationTabs) -> None:
+    tabs.move_current(1)
+    assert tabs.ids() == ["b", "a", "c"]
+    assert tabs.current_id() == "a"
+    tabs.move_current(-1)
+    tabs.move_current(-1)
+    assert tabs.ids() == ["a", "b", "c"]
+
+
+@pytest.mark.qt_log_ignore("This plugin does not support")
+def test_the_list_of_tabs_names_all_and_chooses_one(tabs: ConversationTabs, qtbot) -> None:
+    tabs.set_mark("c", 3, "Q&A", Activity.WAITING)
+    button = TabListButton(ThemeManager("light"), tabs)
+    qtbot.addWidget(button)
+    button.show()
+    button.open_list()
+    menu = button.menu_shown
+    assert menu is not None
+    texts = [action.text() for action in menu.actions()]
+    assert texts == ["1: Title a", "2: Title b", "3: Q&&A, waiting"]
+    QTest.keyClick(menu, Qt.Key.Key_Down)
+    QTest.keyClick(menu, Qt.Key.Key_Return)
+    assert tabs.current_id() == "b"

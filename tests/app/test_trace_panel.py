@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.cache_panel.badge import Badge
@@ -20,7 +20,7 @@ from app.command_line import parse
 from app.theme import ThemeManager
 from engine.api.events import BlockChanged, BlockEvents
 from tests.helpers import run_app
-from tests.helpers.panel_stage import PanelStage
+from tests.helpers.panel_stage import panel_stage, shown, texts_of
 from tests.helpers.recorded_run import RecordedRun, record_run, state_of, truth_of
 from tests.helpers.scripted_pool import four_conversations
 
@@ -48,10 +48,6 @@ def arrive(qtbot: QtBot, panel: TracePanel, index: int) -> None:
     qtbot.waitUntil(lambda: panel.player.step_index == index)
 
 
-def texts_of(panel: QWidget) -> str:
-    return "\n".join(label.text() for label in panel.findChildren(QLabel))
-
-
 def test_it_opens_at_the_beginning_and_reads_all(qtbot: QtBot, run: RecordedRun) -> None:
     panel = opened(qtbot, run.path)
     assert panel.player.position == 0
@@ -74,6 +70,19 @@ def test_slider_scrubs_both_ways_and_shows_the_engines_state(
             assert state_of(player.model) == truth_of(run.truths[player.model.last_seq])
     assert state_of(panel.player.model) == truth_of(run.truths[0])
     assert panel.view.tape.rows == []
+
+
+def test_lane_of_a_recording_says_what_the_step_computed(qtbot: QtBot, run: RecordedRun) -> None:
+    panel = opened(qtbot, run.path)
+    panel.go_to(2)
+    arrive(qtbot, panel, 2)
+    panel.view.pages.reveal(panel.view.lane)
+    rows = panel.view.lane.model.rows
+    assert {row.conversation_id for row in rows} <= {"c1", "c2", "c3", "c4"}
+    assert max(row.step_tokens for row in rows) > 1
+    total = sum(row.step_tokens for row in rows)
+    assert f"{total:,}.0 tokens a step" in panel.view.lane.summary.text()
+    assert "computed in this step" in panel.view.lane.model.index(0).data()
 
 
 def test_tape_after_a_jump_is_as_if_played(qtbot: QtBot, run: RecordedRun) -> None:
@@ -134,7 +143,7 @@ def test_a_planted_event_turns_the_badge_red(
 ) -> None:
     panel = opened(qtbot, planted(run, tmp_path / "planted.ndjson", 200))
     badge = panel.view.badge
-    assert badge.text() == "✓ Consistent"
+    assert badge.text() == "✓"
     panel.bar.slider.setValue(panel.player.num_steps)
     qtbot.waitUntil(lambda: badge.faults != [])
     assert badge.property("tone") == "error"
@@ -150,12 +159,7 @@ def test_a_planted_event_turns_the_badge_red(
 
 def test_a_planted_live_event_turns_the_badge_red_and_the_panel_goes_on(qtbot: QtBot) -> None:
     pool = four_conversations()
-    pool.drain()
-    stage = PanelStage(pool)
-    qtbot.addWidget(stage.panel)
-    stage.panel.resize(380, 860)
-    stage.panel.show()
-    qtbot.waitUntil(lambda: stage.panel.model is not None)
+    stage = shown(qtbot, panel_stage(qtbot, pool))
     badge = stage.panel.findChild(Badge)
     assert badge is not None
     assert badge.faults == []
@@ -218,11 +222,15 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 app = QApplication([])
 def look():
-    (window,) = [w for w in app.topLevelWidgets() if w.isVisible()]
+    windows = [w for w in app.topLevelWidgets() if w.isVisible()]
+    if not windows or not windows[0].panel.player.is_loaded:
+        QTimer.singleShot(50, look)
+        return
+    (window,) = windows
     names = [t.name for t in threading.enumerate()]
     print(window.windowTitle(), len(window.panel.player.events), names, "torch" in sys.modules)
     window.close()
-QTimer.singleShot(1500, look)
+QTimer.singleShot(50, look)
 from app.main import main
 sys.exit(main(["--trace", {str(run.path)!r}, "--data-dir", {str(tmp_path / "p")!r}]))
 """

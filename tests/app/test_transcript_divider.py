@@ -12,15 +12,14 @@ from app.widgets.transcript.message import DIVIDER_HEIGHT, MessageItem, MessageV
 from app.widgets.transcript.page import MESSAGE_GAP
 from app.widgets.transcript.painter import divider_rect
 from app.widgets.transcript.view import Transcript
+from tests.helpers.transcript_stage import light_theme, refresh
 
 WORDS = "12 earlier messages are no longer read by the model"
 
 
 @pytest.fixture
 def themes(qapp: QApplication) -> ThemeManager:
-    manager = ThemeManager("light")
-    manager.apply()
-    return manager
+    return light_theme()
 
 
 @pytest.fixture
@@ -43,10 +42,6 @@ def divide(view: Transcript, number: int, words: str = WORDS) -> MessageItem:
     item = view.items[number]
     view.update_message(replace(item.view, divider=words))
     return item
-
-
-def refresh(view: Transcript) -> None:
-    view._on_refresh_timeout()
 
 
 def offset(view: Transcript, item: MessageItem) -> float:

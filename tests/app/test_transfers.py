@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
 from app.conversation import ASSISTANT, USER, Conversation, Message
 from app.error_text import describe_error
 from app.exporting import to_json
-from app.exporting_import import read_file
+from app.exporting_import import Imported, LeftOut, read_file
 from app.session_state import Notice, Severity
 from app.store_search import SearchResult
-from app.widgets.transfers import JSON, MARKDOWN
-from tests.helpers.window_stage import SHORT, Stage, window_stage
+from app.widgets.transfers import JSON, MARKDOWN, left_out_words
+from tests.helpers.listed import listed
+from tests.helpers.window_stage import SHORT, Stage, import_indexed, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
+
+TEXT = {"content_type": "text", "parts": ["A question"]}
 
 
 @pytest.fixture
@@ -43,21 +48,8 @@ def answered(stage: Stage, qtbot) -> Conversation:
     return stage.session.conversation(conversation_id)
 
 
-def add(stage: Stage, conversations: list[Conversation]) -> None:
-    """Stores conversations as an import does, and waits until they are indexed."""
-    ids = [conversation.conversation_id for conversation in conversations]
-    for conversation in conversations:
-        conversation.is_open = False
-    assert stage.session.store_imported(conversations)
-    stage.session.show_imported(ids)
-    results: list[SearchResult] = []
-    stage.session.search_finished.connect(results.append)
-    deadline = time.monotonic() + 10.0
-    while not results or not results[-1].is_complete:
-        assert time.monotonic() < deadline
-        stage.session.search("zzz")
-        QTest.qWait(10)
-    stage.session.search_finished.disconnect(results.append)
+def wait_written(stage: Stage, qtbot) -> None:
+    qtbot.waitUntil(lambda: not stage.window.transfers.is_busy)
 
 
 def made(title: str) -> Conversation:
@@ -76,7 +68,8 @@ def test_the_conversation_in_front_is_exported(stage: Stage, qtbot, tmp_path: Pa
     target.parent.mkdir()
     dialog.fileSelected.emit(str(target))
     dialog.reject()
-    (read,) = read_file(target)
+    wait_written(stage, qtbot)
+    (read,) = read_file(target).conversations
     assert [m.content for m in read.path()] == ["What is a block?", SHORT]
     assert read.path()[1].params == conversation.path()[1].params
     assert [p.name for p in target.parent.iterdir()] == ["out.json"]
@@ -86,11 +79,12 @@ def test_a_stored_conversation_is_exported_from_the_side_bar(
     stage: Stage, qtbot, tmp_path: Path
 ) -> None:
     stored = [made("One"), made("Two")]
-    add(stage, stored)
-    stage.window.side_bar.export_requested.emit(stored[1].conversation_id, MARKDOWN)
+    import_indexed(stage, stored)
+    stage.window.transfers.export([stored[1].conversation_id], MARKDOWN)
     (dialog,) = stage.window.findChildren(QFileDialog)
     dialog.fileSelected.emit(str(tmp_path / "two.md"))
     dialog.reject()
+    wait_written(stage, qtbot)
     text = (tmp_path / "two.md").read_text(encoding="utf-8")
     assert text.startswith("# Two\n")
     assert "question of Two" in text
@@ -98,16 +92,19 @@ def test_a_stored_conversation_is_exported_from_the_side_bar(
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(
-    stage: Stage, notices: list[Notice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, qtbot, notices: list[Notice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    answered(stage, qtbot)
+    ids = stage.session.conversation_ids()
     target = tmp_path / "out.json"
     target.write_text("old")
 
     def refuse(_source: object, _target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.widgets.transfers.os.replace", refuse)
-    assert not stage.window.transfers.write(made("One"), JSON, target)
+    monkeypatch.setattr("app.exporting_files.replace_file", refuse)
+    assert stage.window.transfers.write(ids, JSON, target)
+    wait_written(stage, qtbot)
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
     cause, action = describe_error(notices[-1].error)
@@ -115,7 +112,129 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(
     assert "disk space" in action
     monkeypatch.undo()
     # A folder that is not there.
-    assert not stage.window.transfers.write(made("One"), JSON, tmp_path / "none" / "out.json")
+    notices.clear()
+    stage.window.transfers.write(ids, JSON, tmp_path / "none" / "out.json")
+    wait_written(stage, qtbot)
+    assert notices[-1].error.code == "export_file"
+
+
+def stored_ids(stage: Stage, *titles: str) -> list[str]:
+    conversations = [made(title) for title in titles]
+    import_indexed(stage, conversations)
+    return [conversation.conversation_id for conversation in conversations]
+
+
+def test_several_go_into_one_json_file_and_come_back(stage: Stage, qtbot, tmp_path: Path) -> None:
+    ids = stored_ids(stage, "One", "Two", "Three")
+    stage.window.transfers.export(ids[:2], JSON)
+    (dialog,) = stage.window.findChildren(QFileDialog)
+    dialog.fileSelected.emit(str(tmp_path / "some.json"))
+    dialog.reject()
+    wait_written(stage, qtbot)
+    titles = [c.title for c in read_file(tmp_path / "some.json").conversations]
+    assert titles == ["One", "Two"]
+
+
+def test_several_go_into_a_folder_with_a_markdown_file_each(
+    stage: Stage, qtbot, tmp_path: Path
+) -> None:
+    ids = stored_ids(stage, "Same", "Same", "<b>/..")
+    (tmp_path / "Same.md").write_text("of the user")
+    stage.window.transfers.export(ids, MARKDOWN)
+    (dialog,) = stage.window.findChildren(QFileDialog)
+    assert dialog.fileMode() == QFileDialog.FileMode.Directory
+    dialog.fileSelected.emit(str(tmp_path))
+    dialog.reject()
+    wait_written(stage, qtbot)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["Same (2).md", "Same (3).md", "Same.md", "b.md"]
+    assert (tmp_path / "Same.md").read_text() == "of the user"
+
+
+def test_all_are_exported_but_those_deleted(stage: Stage, qtbot, tmp_path: Path) -> None:
+    answered(stage, qtbot)
+    ids = stored_ids(stage, "One", "Two")
+    stage.session.delete_conversations(ids[:1])
+    stage.window.actions_registry["export_all"].trigger()
+    (dialog,) = stage.window.findChildren(QFileDialog)
+    dialog.fileSelected.emit(str(tmp_path / "all.json"))
+    dialog.reject()
+    wait_written(stage, qtbot)
+    titles = [c.title for c in read_file(tmp_path / "all.json").conversations]
+    assert titles == ["What is a block?", "Two"]
+
+
+def test_an_export_is_written_in_slices_and_leaves_nothing_when_cancelled(
+    stage: Stage, qtbot, tmp_path: Path
+) -> None:
+    ids = stored_ids(stage, *(f"Number {n}" for n in range(400)))
+    transfers = stage.window.transfers
+    transfers.bar._patience.setInterval(0)
+    transfers.write(ids, JSON, tmp_path / "many.json")
+    assert not list(tmp_path.iterdir())
+    qtbot.waitUntil(lambda: transfers.bar.isVisible() and transfers.bar.progress.value() > 0)
+    assert transfers.is_busy
+    QTest.mouseClick(transfers.bar.button, Qt.MouseButton.LeftButton)
+    assert not transfers.is_busy
+    assert not list(tmp_path.iterdir())
+    assert transfers.bar.isHidden()
+
+
+def test_an_import_is_stopped_before_anything_is_stored(
+    stage: Stage, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.json").write_text(to_json([made("One")]), encoding="utf-8")
+    goes_on = threading.Event()
+
+    def read_slowly(path: Path, told: Callable[[float], None]) -> Imported:
+        told(0.5)
+        goes_on.wait(5.0)
+        told(0.75)
+        return read_file(path)
+
+    monkeypatch.setattr("app.widgets.transfers.read_file", read_slowly)
+    transfers = stage.window.transfers
+    transfers.bar._patience.setInterval(0)
+    before = len(stage.session.closed_conversations())
+    transfers.read(tmp_path / "one.json")
+    qtbot.waitUntil(lambda: transfers.bar.progress.value() == 500)
+    assert transfers.bar.isVisible()
+    transfers.bar.button.click()
+    goes_on.set()
+    qtbot.waitUntil(lambda: not transfers.is_busy and transfers.bar.isHidden())
+    assert len(stage.session.closed_conversations()) == before
+
+
+def test_two_at_once_are_refused_with_a_notice(
+    stage: Stage, qtbot, notices: list[Notice], tmp_path: Path
+) -> None:
+    ids = stored_ids(stage, "One")
+    assert stage.window.transfers.write(ids, JSON, tmp_path / "a.json")
+    assert not stage.window.transfers.write(ids, JSON, tmp_path / "b.json")
+    assert notices[-1].error.code == "transfer_running"
+    wait_written(stage, qtbot)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_was_left_out_of_an_import_is_told(
+    stage: Stage, qtbot, notices: list[Notice], tmp_path: Path
+) -> None:
+    good = {"parent": None, "message": {"author": {"role": "user"}, "content": TEXT}}
+    entries = [{"mapping": {"q": good}}, {"mapping": {"q": good | {"parent": "gone"}}}]
+    (tmp_path / "chats.json").write_text(json.dumps(entries), encoding="utf-8")
+    stage.window.transfers.read(tmp_path / "chats.json")
+    qtbot.waitUntil(lambda: bool(notices))
+    assert notices[-1].severity is Severity.WARNING
+    assert "1 conversation was imported" in notices[-1].error.message
+    assert "the node gone is missing" in notices[-1].error.message
+
+
+def test_those_left_out_are_named_as_far_as_there_is_room() -> None:
+    faults = [LeftOut(n, "" if n == 2 else f"Plan {n}", "a reason") for n in (1, 2, 3, 4)]
+    assert left_out_words(faults[:1]) == "1 could not be read: “Plan 1” (a reason)"
+    assert left_out_words(faults) == (
+        "4 could not be read: “Plan 1” (a reason), number 2 (a reason), “Plan 3” (a reason), …"
+    )
 
 
 def test_one_imported_conversation_is_opened(
@@ -136,7 +255,7 @@ def test_many_are_stored_and_listed_and_found(stage: Stage, qtbot, tmp_path: Pat
     model = stage.window.side_bar.model
     with qtbot.waitSignal(stage.session.stored_changed):
         stage.window.transfers.read(tmp_path / "many.json")
-    qtbot.waitUntil(lambda: model.rowCount() == 31)
+    qtbot.waitUntil(lambda: len(listed(model)) == 31)
     assert len(stage.session.conversation_ids()) == 1
     results: list[SearchResult] = []
     stage.session.search_finished.connect(results.append)
@@ -164,7 +283,7 @@ def test_a_malformed_file_changes_nothing_and_says_why(
     qtbot.waitUntil(lambda: bool(notices))
     cause, action = describe_error(notices[0].error)
     assert action.startswith("Nothing was changed.")
-    assert "bad.json: Conversation 2 of 2" in cause
+    assert "bad.json: Conversation 2 is" in cause
     assert "the role 'narrator' is unknown" in cause
     assert "ChatGPT" in action
     assert [s.conversation_id for s in stage.session.closed_conversations()] == before
@@ -182,5 +301,5 @@ def test_importing_asks_for_a_file(stage: Stage, qtbot, tmp_path: Path) -> None:
 
 
 def test_what_is_no_longer_stored_cannot_be_exported(stage: Stage, notices: list[Notice]) -> None:
-    assert stage.window.transfers.export("gone", JSON) is None
+    assert stage.window.transfers.export(["gone"], JSON) is None
     assert [n.error.code for n in notices] == ["conversation_not_found"]

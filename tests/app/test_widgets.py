@@ -8,9 +8,13 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QWidget
 
 from app.conversation import ASSISTANT, Message, MessageStatus
+from app.parity.window import ParityWindow
 from app.session_state import ModelState, ModelStatus, RequestPhase, RequestState
+from app.tour.window import TourWindow
 from app.widgets import words
-from app.widgets.dialogs import ShortcutsDialog, SystemPromptDialog
+from app.widgets.prompt_library import PromptLibrary
+from app.widgets.system_prompt_dialog import SystemPromptDialog
+from engine.api.client import QueueClient
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
 from tests.helpers.fake_engine import MODEL
@@ -58,8 +62,10 @@ def test_every_focusable_widget_has_a_name(stage: Stage, qtbot) -> None:
 
 def test_dialogs_have_names_too(stage: Stage) -> None:
     for dialog in (
-        SystemPromptDialog("text", lambda _text, _default: None, stage.window),
-        ShortcutsDialog(stage.window.actions_registry, stage.window),
+        ParityWindow(stage.session, stage.window._bridge, stage.themes, stage.window),
+        TourWindow(QueueClient, "models", stage.themes, stage.window),
+        SystemPromptDialog(stage.session, stage.page.conversation_id, stage.window),
+        PromptLibrary(stage.session, stage.themes, stage.window),
     ):
         assert unnamed(dialog) == []
         dialog.close()
@@ -73,7 +79,7 @@ def test_tab_goes_through_the_window_without_getting_stuck(stage: Stage) -> None
         widget = QApplication.focusWidget()
         if widget is not None:
             seen.add(type(widget).__name__)
-    assert {"ComposerEdit", "QListView", "SearchField"} <= seen
+    assert {"ComposerEdit", "ConversationList", "SearchField"} <= seen
 
 
 def test_labels_that_model_text_can_reach_are_plain(stage: Stage, qtbot) -> None:
