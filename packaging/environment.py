@@ -122,6 +122,23 @@ class Environment:
         command = [str(self.python), *arguments]
         return subprocess.call(command, cwd=self.root, env=child_environment(env))
 
+    def run_with_errors(self, *arguments: str, env: dict[str, str]) -> tuple[int, str]:
+        """Like ``run``; returns what was written to standard error too, which is passed on."""
+        command = [str(self.python), *arguments]
+        done = subprocess.run(
+            command,
+            cwd=self.root,
+            env=child_environment(env),
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        sys.stderr.write(done.stderr)
+        sys.stderr.flush()
+        return done.returncode, done.stderr
+
     def run_here(self, *arguments: str) -> int:
         """Like ``run`` in the caller's folder, so that relative paths mean what the user meant."""
         # -P: neither a folder of the user's nor tests/benchmarks/engine.py may hide our packages.

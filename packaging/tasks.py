@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,7 +22,13 @@ OFFSCREEN = {"QT_QPA_PLATFORM": "offscreen"}
 # Read by importlinter's console script; called through Python so that it works without activation.
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 QUICK_TESTS = "not slow and not gpu and not frozen"
+# A file at a time, so that what its tests share is made once. Threads of torch that wait for each
+# other beside another worker's would cost more than they bring.
+WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 GUI_BENCHMARKS = ("window", "panel")
+SELF_TEST_ATTEMPTS = 3
+TOO_SLOW = re.compile(r"self-test: (first_paint|gui_load_gap|gui_max_gap)_ms is \d")
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("run", run, True, "open the window; other arguments go to `python -m app`"),
         ("test", test, False, "linters, types, contracts, tests and the window's self-test"),
         ("lint", lint, False, "linters, types and contracts"),
-        ("build", build, False, "build the frozen application and run its self-test"),
+        ("build", build, True, "build the frozen application and try it; --variant, --no-archive"),
         ("bench", bench, True, "a benchmark: window, panel, or a workload of the engine"),
     ):
         sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -69,6 +76,10 @@ def make_parser() -> argparse.ArgumentParser:
             metavar="URL",
             help="package index for torch (see README.md); remembered; '' is the usual one",
         )
+        if command is test:
+            sub.add_argument(
+                "--frozen", action="store_true", help="only the tests of the build in dist/"
+            )
         sub.set_defaults(command=command, passes_rest=passes_rest)
     return parser
 
@@ -85,17 +96,28 @@ def run(environment: Environment, options: argparse.Namespace, rest: list[str]) 
 
 
 def test(environment: Environment, options: argparse.Namespace, rest: list[str]) -> int:
-    """Every check of the project; all of them run even when an early one fails."""
+    """Every check of the project; all of them run even when an early one fails.
+
+    With ``--frozen`` only what tries the build in dist/.
+    """
     environment.prepare([RUNTIME, DEVELOPMENT], options.torch_index)
     check_qt(environment, "offscreen", may_install=True)
+    if options.frozen:
+        return environment.run("-m", "pytest", "-m", "frozen", "tests/packaging", env=OFFSCREEN)
     steps = [
         *lint_steps(environment),
         # Before the tests, which use it too, so that its progress is seen.
         Step("starter model", lambda: fetch_starter_model(environment, [])),
-        Step("pytest", lambda: environment.run("-m", "pytest", "-m", QUICK_TESTS, env=OFFSCREEN)),
+        Step("pytest", lambda: quick_tests(environment)),
         Step("window self-test", lambda: self_test(environment)),
     ]
     return run_steps(steps)
+
+
+def quick_tests(environment: Environment) -> int:
+    """All tests but those that take long or need what is not everywhere."""
+    arguments = ("-m", "pytest", "-m", QUICK_TESTS, *WORKERS)
+    return environment.run(*arguments, env=OFFSCREEN | ONE_THREAD)
 
 
 def lint(environment: Environment, options: argparse.Namespace, rest: list[str]) -> int:
@@ -113,7 +135,7 @@ def build(environment: Environment, options: argparse.Namespace, rest: list[str]
             "The build carries the starter model, and it could not be fetched.",
             "see the message above; once it is there, the build needs no network.",
         )
-    return environment.run("packaging/build.py", env={"PYTHONPATH": str(ROOT)})
+    return environment.run("packaging/build.py", *rest, env={"PYTHONPATH": str(ROOT)})
 
 
 def bench(environment: Environment, options: argparse.Namespace, rest: list[str]) -> int:
@@ -149,12 +171,29 @@ def run_steps(steps: Sequence[Step]) -> int:
 
 
 def self_test(environment: Environment) -> int:
-    """The main job in a real, invisible window with the real model."""
+    """The main job in a real, invisible window with the real model.
+
+    How long the window stood still says more of a machine that is busy elsewhere than of the
+    program: a run that failed for nothing else is done again. Any other fault counts at once.
+    """
     folder = ROOT / "build"
     folder.mkdir(exist_ok=True)
     arguments = ["--json", str(folder / "self-test.json")]
     arguments += ["--screenshot", str(folder / "self-test.png")]
-    return environment.run("-m", "app", "--self-test", *arguments, env=OFFSCREEN)
+    for attempt in range(1, SELF_TEST_ATTEMPTS + 1):
+        status, errors = environment.run_with_errors(
+            "-m", "app", "--self-test", *arguments, env=OFFSCREEN
+        )
+        if status == 0 or not was_only_slow(errors):
+            break
+        print(f"Too slow, {attempt} of {SELF_TEST_ATTEMPTS} runs.", flush=True)
+    return status
+
+
+def was_only_slow(errors: str) -> bool:
+    """Whether a failed self-test failed for its times alone. ``errors``: what it complained of."""
+    faults = [line for line in errors.splitlines() if line.startswith("self-test: ")]
+    return bool(faults) and all(TOO_SLOW.match(fault) for fault in faults)
 
 
 def own_model(arguments: Sequence[str]) -> bool:

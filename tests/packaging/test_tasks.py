@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tasks
-from environment import DEVELOPMENT, RUNTIME, Environment
+from environment import BUILD, DEVELOPMENT, RUNTIME, Environment
 from problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,7 @@ class FakeEnvironment(Environment):
 
     def __init__(self, status: int = 0) -> None:
         super().__init__(ROOT)
+        self.self_tests: list[list[str]] = []
         self.installed: list[tuple[list[str], str | None]] = []
         self.ran: list[tuple[str, ...]] = []
         self.status = status
@@ -31,6 +32,14 @@ class FakeEnvironment(Environment):
     def run(self, *arguments: str, env: dict[str, str] | None = None) -> int:
         self.ran.append(arguments)
         return self.status
+
+    def run_with_errors(self, *arguments: str, env: dict[str, str]) -> tuple[int, str]:
+        status = self.run(*arguments, env=env)
+        if not self.self_tests:
+            return status, ""
+        faults = self.self_tests.pop(0)
+        lines = ["self-test: " + fault for fault in faults]
+        return (1 if faults else 0), "\n".join(["Some warning", *lines])
 
     def run_here(self, *arguments: str) -> int:
         return self.run(*arguments)
@@ -102,6 +111,34 @@ def test_test_ends_with_the_windows_self_test(environment: FakeEnvironment) -> N
     assert environment.ran[-1][:3] == ("-m", "app", "--self-test")
 
 
+SLOW = "gui_max_gap_ms is 83.2, the limit is 50"
+WRONG = "tab 1: empty answer"
+
+
+@pytest.mark.parametrize(
+    ("runs", "attempts", "status"),
+    [
+        ([[SLOW], []], 2, 0),
+        ([[SLOW], [SLOW], [SLOW], []], 3, 1),
+        ([[WRONG], []], 1, 1),
+        ([[SLOW, WRONG], []], 1, 1),
+        ([["first_paint_ms is None, the limit is 1000"], []], 1, 1),
+    ],
+)
+def test_self_test_that_was_only_slow_is_done_again(
+    environment: FakeEnvironment,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    runs: list[list[str]],
+    attempts: int,
+    status: int,
+) -> None:
+    monkeypatch.setattr(tasks, "ROOT", tmp_path)
+    environment.self_tests = runs
+    assert tasks.self_test(environment) == status
+    assert len(environment.ran) == attempts
+
+
 @pytest.mark.parametrize(
     ("workload", "script"),
     [("window", "gui"), ("panel", "gui"), ("cpu", "engine"), ("W1", "engine")],
@@ -111,6 +148,26 @@ def test_bench_finds_the_script(environment: FakeEnvironment, workload: str, scr
     path = ROOT / "tests" / "benchmarks" / f"{script}.py"
     assert path.exists()
     assert environment.ran == [(str(path), workload, "--json", "x")]
+
+
+def test_build_passes_its_arguments_on(environment: FakeEnvironment) -> None:
+    assert tasks.main(["build", "--torch-index", "URL", "--variant", "cuda", "--no-archive"]) == 0
+    assert environment.installed == [([RUNTIME, BUILD], "URL")]
+    assert environment.ran[-1] == ("packaging/build.py", "--variant", "cuda", "--no-archive")
+
+
+def test_build_without_the_starter_model_is_refused(
+    environment: FakeEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment.status = 1
+    assert tasks.main(["build"]) == 1
+    assert "carries the starter model" in capsys.readouterr().err
+    assert ("packaging/build.py",) not in environment.ran
+
+
+def test_build_in_dist_has_tests_of_its_own(environment: FakeEnvironment) -> None:
+    assert tasks.main(["test", "--frozen"]) == 0
+    assert environment.ran == [("-m", "pytest", "-m", "frozen", "tests/packaging")]
 
 
 def test_problem_is_printed_not_raised(
