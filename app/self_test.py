@@ -14,6 +14,7 @@ from app.command_line import Options
 from app.conversation import Message, MessageStatus, new_id
 from app.gap_meter import GapMeter
 from app.pool_watch import PoolWatch
+from app.process_age import process_age_s
 from app.self_test_report import (
     PoolReport,
     Report,
@@ -150,7 +151,9 @@ class SelfTest:
             self._take_screenshot()
         if not self._window.cache_panel.isVisible():
             self.faults.append("the cache panel is not visible")
-        answers = [self._answer(conversation_id) for conversation_id in tabs]
+        answers = [self._answer(tabs[0])]
+        self.report.first_answer_s = round(process_age_s(), 2)
+        answers += [self._answer(conversation_id) for conversation_id in tabs[1:]]
         self.report.tabs = [tab_report(answer) for answer in answers]
         return answers
 

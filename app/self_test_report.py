@@ -42,7 +42,11 @@ class PoolReport:
 
 @dataclass(slots=True)
 class Report:
-    """The JSON object of ``--self-test``: these keys in this order. None: not reached."""
+    """The JSON object of ``--self-test``: these keys in this order. None: not reached.
+
+    ``first_paint_ms`` and ``first_answer_s``, when the first answer was whole, count from the start
+    of the process.
+    """
 
     ok: bool = False
     model: str | None = None
@@ -51,6 +55,7 @@ class Report:
     first_paint_ms: float | None = None
     load_s: float | None = None
     gui_load_gap_ms: float | None = None
+    first_answer_s: float | None = None
     tabs: list[TabReport] = field(default_factory=list)
     second_turn: TurnReport | None = None
     fork: TurnReport | None = None

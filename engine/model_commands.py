@@ -36,6 +36,9 @@ from engine.snapshotter import Snapshotter
 from engine.standing import Standing
 from engine.submissions import Submissions
 
+_FAREWELL_S = 1.0
+"""At most, with a loader that has told its outcome."""
+
 
 class ModelCommands:
     """``handlers``: what serves each kind of command. ``wake`` is called from the loader's thread
@@ -110,6 +113,8 @@ class ModelCommands:
                 self._roster.tell_all(outcome)
                 continue
             self._slot.loader = None
+            # Its thread has ended but for a few instructions, in which it holds the engine too.
+            loader.join(_FAREWELL_S)
             if isinstance(outcome, LoadedEngine):
                 self._install(outcome, loader.command.command_id)
             else:

@@ -104,7 +104,7 @@ class ModelLoader:
         self.outcomes: deque[LoadOutcome] = deque()
         self._changed = changed
         self._cancelled = threading.Event()
-        self._uses_torch = self._has_succeeded = False
+        self._uses_torch = False
         self._thread = threading.Thread(target=self._run, name="quire-loader", daemon=True)
         self._thread.start()
 
@@ -130,28 +130,33 @@ class ModelLoader:
         self._put(ModelLoading(stage, fraction, detail))
 
     def _run(self) -> None:
-        self._load_and_tell()
-        if self._uses_torch and not self._has_succeeded:
+        outcome = self._outcome()
+        if self._cancelled.is_set():
+            outcome = None
+        if self._uses_torch and not isinstance(outcome, LoadedEngine):
             # torch would keep what was to be had of a GPU.
             give_back()
+        # Last: whoever takes the engine may let it go at once, and then nothing here holds it.
+        if outcome is not None:
+            self._put(outcome)
 
-    def _load_and_tell(self) -> None:
+    def _outcome(self) -> LoadedEngine | ErrorInfo | None:
+        """What the load comes to; None if it was stopped."""
         try:
             self._wait_for_the_one_before()
             started = time.perf_counter()
             loaded = self._load()
             loaded.load_s = time.perf_counter() - started
-            self._has_succeeded = not self._cancelled.is_set()
-            self._put(loaded)
+            return loaded
         except LoadCancelledError:
             # Nobody waits for the outcome any more.
-            return
+            return None
         except EngineError as error:
-            self._put(error.info())
+            return error.info()
         except MemoryError as error:
-            self._put(ErrorInfo("out_of_memory", f"Memory ran out while loading: {error}"))
+            return ErrorInfo("out_of_memory", f"Memory ran out while loading: {error}")
         except Exception as error:
-            self._put((device_lost(error) or unexpected(error)).info())
+            return (device_lost(error) or unexpected(error)).info()
         finally:
             # What reading took for a time; of a load that failed, everything.
             trim_heap()
