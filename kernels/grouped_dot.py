@@ -50,7 +50,8 @@ def grouped_dot_kernel(
     """One program: a tile of the result.
 
     In four bits the two halves of the bytes are two products, each with its own half of every run
-    of 32 elements of ``x``; both halves have the same scales.
+    of 32 elements of ``x``; both halves have the same scales. Elements are read in the order of the
+    codes.
     """
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     n = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -85,11 +86,12 @@ def grouped_dot_kernel(
         scale = _by_group(scale_ptr, groups_row, groups, in_groups, OUTPUTS, GROUPS, EACH)
         least = _by_group(minimum_ptr, groups_row, groups, in_groups, OUTPUTS, GROUPS, EACH)
         for half in tl.static_range(HALVES):
+            # See unpack_codes: place is 16 · run + 4 · word + byte.
             if HALVES == 1:
-                k = place
+                k = place // 16 * 16 + place % 4 // 2 * 8 + place % 16 // 4 * 2 + place % 2
                 code = codes
             else:
-                k = (place // 16) * 32 + place % 16 + 16 * half
+                k = place // 16 * 32 + place % 4 * 8 + place % 16 // 4 * 2 + half
                 code = (codes >> (4 * half)) & 15
             x = tl.load(x_row + k[None, :], mask=in_m[:, None] & in_k[None, :], other=0.0)
             weight = code.to(tl.float32) * scale + least
@@ -123,12 +125,15 @@ def grouped_expand_kernel(
     n = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = k < K
+    # See unpack_codes.
+    word = k % 8 // 2
     if BITS == 4:
-        place = n * (K // 2) + (k // 32) * 16 + k % 16
-        codes = tl.load(codes_ptr + place, mask=inside, other=0)
-        codes = (codes >> (4 * ((k // 16) % 2)).to(tl.uint8)) & 15
+        place = k // 32 * 16 + word * 4 + k % 32 // 8
+        codes = tl.load(codes_ptr + n * (K // 2) + place, mask=inside, other=0)
+        codes = (codes >> (4 * (k % 2)).to(tl.uint8)) & 15
     else:
-        codes = tl.load(codes_ptr + n * K + k, mask=inside, other=0)
+        place = k // 16 * 16 + word * 4 + k % 16 // 8 * 2 + k % 2
+        codes = tl.load(codes_ptr + n * K + place, mask=inside, other=0)
     group = n * (K // GROUP) + k // GROUP
     scale = tl.load(scale_ptr + group, mask=inside, other=0.0).to(tl.float32)
     least = tl.load(minimum_ptr + group, mask=inside, other=0.0).to(tl.float32)

@@ -14,12 +14,16 @@ from kernels.checks import as_rows
 from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.grouped_dot import grouped_dot_kernel, grouped_expand_kernel
+from kernels.grouped_vector import grouped_vector_kernel
 from kernels.launch import next_power_of_2
 from kernels.launch_grouped import (
     EXPANDED_ELEMENTS,
     GROUPED_ROWS,
+    VECTOR_ROWS,
     GroupedLaunch,
+    VectorLaunch,
     grouped_launch,
+    vector_launch,
 )
 
 _RUN = 32
@@ -35,7 +39,7 @@ def grouped_linear(
     *,
     bits: int,
     residual: Tensor | None = None,
-    launch: GroupedLaunch | None = None,
+    launch: GroupedLaunch | VectorLaunch | None = None,
     upcast: bool = False,
     pdl: bool = False,
 ) -> Tensor:
@@ -46,9 +50,8 @@ def grouped_linear(
 
     Args:
         x: ``[tokens, in_features]``, rows contiguous; ``in_features`` a multiple of 32.
-        codes: uint8, contiguous: ``[out_features, in_features]`` in 8 bits; in 4 bits
-            ``[out_features, in_features / 2]``, element ``j`` of a run of 32 in the low half of a
-            byte, element ``j + 16`` in the high half.
+        codes: uint8, contiguous: ``[out_features, in_features · bits / 8]``, in the order of
+            ``kernels.reference.grouped_linear.unpack_codes``.
         scale: ``[out_features, groups]``, contiguous: a weight is ``code · scale + minimum``.
             Groups are of 32 elements, in 8 bits also of 16.
         minimum: likewise.
@@ -73,36 +76,69 @@ def grouped_linear(
     if launch is None and rows > GROUPED_ROWS:
         y = _multiply_expanded(x, codes, scale, minimum, bias, bits)
         return y if residual is None else y.add_(residual)
-    launch = launch or grouped_launch(rows, outputs, bits)
+    if launch is None:
+        if rows <= VECTOR_ROWS and in_pairs(x):
+            launch = vector_launch(rows, outputs, inner, bits)
+        else:
+            launch = grouped_launch(rows, outputs, bits)
+    elif isinstance(launch, VectorLaunch) and not in_pairs(x):
+        raise ValueError(f"x {x.dtype} with a stride of {x.stride(0)} is not read in pairs")
     out = x.new_empty((rows, outputs))
+    tensors = (
+        scale,
+        minimum,
+        x if bias is None else bias,
+        x if residual is None else residual,
+        out,
+        rows,
+    )
+    constants = {
+        "N": outputs,
+        "K": inner,
+        "BITS": bits,
+        "GROUP": group,
+        "ROWS": launch.rows,
+        "OUTPUTS": launch.outputs,
+        "BIAS": bias is not None,
+        "RESIDUAL": residual is not None,
+        "PDL": next_starts(pdl, rows),
+        "num_warps": launch.num_warps,
+        **pdl_option(pdl),
+    }
+    residual_stride = 0 if residual is None else residual.stride(0)
+    grid = (-(-rows // launch.rows), -(-outputs // launch.outputs))
     with on_device_of(out):
-        grouped_dot_kernel[(-(-rows // launch.rows), -(-outputs // launch.outputs))](
-            x,
-            codes,
-            scale,
-            minimum,
-            x if bias is None else bias,
-            x if residual is None else residual,
-            out,
-            rows,
-            x.stride(0),
-            0 if residual is None else residual.stride(0),
-            N=outputs,
-            K=inner,
-            BITS=bits,
-            GROUP=group,
-            ROWS=launch.rows,
-            OUTPUTS=launch.outputs,
-            DEPTH=launch.depth,
-            STAGES=launch.num_stages,
-            BIAS=bias is not None,
-            RESIDUAL=residual is not None,
-            UPCAST=upcast or x.dtype == torch.float32,
-            PDL=next_starts(pdl, rows),
-            num_warps=launch.num_warps,
-            **pdl_option(pdl),
-        )
+        if isinstance(launch, GroupedLaunch):
+            grouped_dot_kernel[grid](
+                x,
+                codes,
+                *tensors,
+                x.stride(0),
+                residual_stride,
+                DEPTH=launch.depth,
+                STAGES=launch.num_stages,
+                UPCAST=upcast or x.dtype == torch.float32,
+                **constants,
+            )
+        else:
+            grouped_vector_kernel[grid](
+                x.view(torch.int32),
+                codes.view(torch.int32),
+                *tensors,
+                x.stride(0) // 2,
+                residual_stride,
+                0,
+                RUNS=launch.runs,
+                EVEN=launch.is_even(rows, outputs, inner, bits),
+                **constants,
+            )
     return out
+
+
+def in_pairs(x: Tensor) -> bool:
+    """Whether the vector kernel can read ``x``: two elements in four bytes, every row so."""
+    is_small = x.dtype in (torch.float16, torch.bfloat16)
+    return is_small and x.stride(0) % 2 == 0 and x.data_ptr() % 4 == 0
 
 
 def expand_grouped(

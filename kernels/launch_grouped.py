@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.launch import MIN_DOT_ROWS
+from kernels.launch import MIN_DOT_ROWS, next_power_of_2
+
+VECTOR_ROWS = 8
+"""With more rows than this tensor cores multiply."""
 
 GROUPED_ROWS = 32
 """With more rows than this the weight is expanded for the library's product."""
@@ -16,6 +19,7 @@ GROUPED_ROWS = 32
 EXPANDED_ELEMENTS = 64 << 20
 """Weights that are expanded at once."""
 
+_RUN_BITS = 128
 _WIDE_OUTPUTS = 8192
 _WIDE_ROWS = 16
 
@@ -31,6 +35,39 @@ class GroupedLaunch:
     depth: int
     num_warps: int
     num_stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLaunch:
+    """Without tensor cores. ``rows``: of ``x``, a program: 1, 2 or 4. ``outputs``: of the product,
+    a program. ``runs``: of 16 bytes of codes, a round of the loop; a thread has one of them.
+    """
+
+    rows: int
+    outputs: int
+    runs: int
+    num_warps: int
+
+    def is_even(self, rows: int, outputs: int, inner: int, bits: int) -> bool:
+        """Whether no program reaches over an edge."""
+        row_runs = inner * bits // _RUN_BITS
+        return not (rows % self.rows or outputs % self.outputs or row_runs % self.runs)
+
+
+def vector_launch(rows: int, outputs: int, inner: int, bits: int) -> VectorLaunch:
+    """How a product of few rows is cut up.
+
+    Args:
+        rows: of ``x``.
+        outputs: of the product.
+        inner: columns of the weight.
+        bits: of a code.
+    """
+    row_runs = inner * bits // _RUN_BITS
+    # The widest of those that waste least.
+    warps = min((4, 2, 1), key=lambda count: -(-row_runs // (32 * count)) * count)
+    tile = min(next_power_of_2(rows), 4)
+    return VectorLaunch(tile, 4 if tile == 4 else 8, 32 * warps, warps)
 
 
 def grouped_launch(rows: int, outputs: int, bits: int) -> GroupedLaunch:

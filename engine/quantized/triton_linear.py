@@ -28,7 +28,8 @@ class GroupedLinear:
         self, weight: GroupedWeight, bias: Tensor | None, pdl: bool, deterministic: bool
     ) -> None:
         self.out_features, self.in_features = weight.shape
-        self._weight = weight
+        # Woven already where it came to a GPU.
+        self._weight = weight.weave()
         self._bias = bias
         self._pdl = pdl
         self._launch = fixed_grouped_launch(weight.bits) if deterministic else None

@@ -24,9 +24,10 @@ from engine.limits import ModelLimits
 from engine.model_loader import LoadedEngine
 from engine.model_runner import ModelRunner, build_runner
 from engine.models.config import ModelConfig
+from engine.quantized.grouped import GroupedWeight
 from engine.tokenizer import Tokenizer
 from tests.benchmarks.options import RANDOM, Options, model_path, models_dir
-from tests.benchmarks.random_models import num_parameters, random_weights, shape_of
+from tests.benchmarks.random_models import FOUR_BITS, num_parameters, random_weights, shape_of
 from tests.benchmarks.report import emit
 from tests.benchmarks.runners import NullRunner, NullStream, WatchedRunner
 from tests.benchmarks.word_chat import FINGERPRINT, word_encoder, word_tokenizer
@@ -204,10 +205,11 @@ def run_steps(core: EngineCore) -> Iterator[RequestEvent]:
 
 def _model(
     options: Options, model: str, device: torch.device, dtype: torch.dtype
-) -> tuple[ModelConfig, Iterable[tuple[str, Tensor]], int, Tokenizer]:
+) -> tuple[ModelConfig, Iterable[tuple[str, Tensor | GroupedWeight]], int, Tokenizer]:
     if model.startswith(RANDOM):
-        shape = shape_of(model.removeprefix(RANDOM))
-        weights = random_weights(shape, device, dtype)
+        name = model.removeprefix(RANDOM)
+        shape = shape_of(name)
+        weights = random_weights(shape, device, dtype, four_bits=name.endswith(FOUR_BITS))
         return shape, weights, num_parameters(shape), word_tokenizer(shape.vocab_size)
     from engine.loading.model_folder import open_model
 

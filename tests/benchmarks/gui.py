@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -12,25 +13,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
+WORKLOADS = ("panel", "search", "window")
+"""Each is ``measure()`` of the module gui_<name>."""
+
 
 def main() -> int:
     """Runs one workload."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workload", choices=["panel", "search", "window"])
+    parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     arguments = parser.parse_args()
 
     from PySide6.QtWidgets import QApplication
 
-    from tests.benchmarks import gui_panel, gui_search, gui_window
-
-    workloads = {
-        "panel": gui_panel.measure,
-        "search": gui_search.measure,
-        "window": gui_window.measure,
-    }
+    module = importlib.import_module(f"tests.benchmarks.gui_{arguments.workload}")
     application = QApplication.instance() or QApplication([])
-    result = workloads[arguments.workload]()
+    result = module.measure()
     application.processEvents()
     text = json.dumps(result)
     if arguments.json is not None:

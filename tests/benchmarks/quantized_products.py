@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kernels.grouped_linear import grouped_linear
-from kernels.launch_grouped import GroupedLaunch
+from kernels.launch_grouped import VectorLaunch
 from tests.benchmarks.graph_timing import capture, replay_median
 from tests.benchmarks.options import CannotRunHere, Options
 
@@ -23,11 +23,10 @@ SHAPES = ((6144, 4096), (4096, 4096), (24_576, 4096), (4096, 12_288))
 LAYERS = 8
 ROWS = (1, 2, 4, 8, 16, 32, 64, 512)
 SWEEP = [
-    GroupedLaunch(16, outputs, depth, warps, stages)
-    for outputs in (16, 32, 64)
-    for depth in (128, 256)
-    for warps in (2, 4, 8)
-    for stages in (3, 4, 6)
+    VectorLaunch(1, outputs, 32 * warps * each, warps)
+    for outputs in (4, 8, 16)
+    for warps in (1, 2, 4, 8)
+    for each in (1, 2)
 ]
 
 
@@ -104,7 +103,7 @@ def _dense(shape: tuple[int, int], device: torch.device) -> _Called:
 
 
 def _grouped(
-    shape: tuple[int, int], bits: int, device: torch.device, launch: GroupedLaunch | None = None
+    shape: tuple[int, int], bits: int, device: torch.device, launch: VectorLaunch | None = None
 ) -> _Called:
     rows, inner = shape
     size = (rows, inner * bits // 8)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.models.config import ModelConfig
+from engine.quantized.grouped import GroupedWeight
 
 
 def _qwen3(name: str, tied: bool, **sizes: int) -> ModelConfig:
@@ -85,13 +86,19 @@ SHAPES: Mapping[str, ModelConfig] = MappingProxyType(
 )
 
 
+FOUR_BITS = "-4bit"
+"""After a shape's name: its matrices are quantised."""
+_GROUP = 32
+_DEVIATION_OF_CODES = 4.6
+
+
 def shape_of(name: str) -> ModelConfig:
-    """The shape ``random:NAME`` asks for.
+    """The shape ``random:NAME`` asks for, also with ``FOUR_BITS`` after it.
 
     Raises:
         ValueError: there is no such shape.
     """
-    shape = SHAPES.get(name)
+    shape = SHAPES.get(name.removesuffix(FOUR_BITS))
     if shape is None:
         raise ValueError(f"no random model {name!r}; there are: {', '.join(SHAPES)}")
     return shape
@@ -131,9 +138,13 @@ def num_parameters(config: ModelConfig) -> int:
 
 
 def random_weights(
-    config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
-) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors, made one at a time where they are used.
+    config: ModelConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    seed: int = 0,
+    four_bits: bool = False,
+) -> Iterator[tuple[str, Tensor | GroupedWeight]]:
+    """Names and tensors, made one at a time where they are used; matrices of ``four_bits``.
 
     Products keep the size of what goes in, and the two that add to the residual stream are smaller
     the more layers there are, so that activations stay near 1 and logits finite at any depth.
@@ -141,11 +152,28 @@ def random_weights(
     generator = torch.Generator(device).manual_seed(seed)
     depth = (2 * config.num_layers) ** -0.5
     for name, shape in weight_shapes(config).items():
-        weight = torch.empty(shape, dtype=dtype, device=device)
         if len(shape) == 1:
+            weight = torch.empty(shape, dtype=dtype, device=device)
             yield name, weight.normal_(1.0, 0.1, generator=generator)
             continue
         scale = shape[1] ** -0.5
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             scale *= depth
-        yield name, weight.normal_(0.0, scale, generator=generator)
+        if four_bits:
+            yield name, _four_bits(shape, scale, generator)
+        else:
+            weight = torch.empty(shape, dtype=dtype, device=device)
+            yield name, weight.normal_(0.0, scale, generator=generator)
+
+
+def _four_bits(shape: tuple[int, ...], scale: float, generator: torch.Generator) -> GroupedWeight:
+    """Codes that are all as likely, of values as large as ``scale``."""
+    rows, columns = shape
+    device = generator.device
+    codes = torch.empty((rows, columns // 2), dtype=torch.uint8, device=device)
+    codes.random_(0, 256, generator=generator)
+    # Between 0.5 and 1.5 times what gives the sixteen codes this deviation.
+    spread = torch.rand((rows, columns // _GROUP), device=device, generator=generator) + 0.5
+    step = (spread * scale / _DEVIATION_OF_CODES).half()
+    # Any order of random codes is as good as another.
+    return GroupedWeight(codes, step, -7.5 * step, 4, _GROUP, woven=device.type == "cuda")

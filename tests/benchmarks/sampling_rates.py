@@ -21,6 +21,7 @@ multiprocessor.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -104,8 +105,12 @@ def sweep() -> None:
 
 def main() -> int:
     """Prints all rows."""
+    as_it_stands = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_stands)
+    parser.add_argument("--sweep", action="store_true", help="other launches first")
+    arguments = parser.parse_args()
     torch.manual_seed(0)
-    if "--sweep" in sys.argv:
+    if arguments.sweep:
         sweep()
     cases = [
         (batch, kind, shape, torch.bfloat16)

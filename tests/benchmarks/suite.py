@@ -59,6 +59,11 @@ PARTS: Mapping[str, Part] = MappingProxyType(
             *("--model", "random:qwen3-8b", "--batches", "1", "8", "--contexts", "512"),
             limit_s=120,
         ),
+        "decode-8b-4bit": _workload(
+            "decode",
+            *("--model", "random:qwen3-8b-4bit", "--batches", "1", "8", "--contexts", "512"),
+            limit_s=120,
+        ),
         "neighbours": _workload(
             "decode",
             *("--batches", "16", "17", "--contexts", "512", "8192", "9216"),
@@ -101,6 +106,12 @@ def _cell(part: str, value: str, /, **where: object) -> Callable[[Rows], float]:
         return float(list(fits)[-1][value])
 
     return find
+
+
+def _packed_speedup(rows: Rows) -> float:
+    cell = {"batch": 1, "context": 512}
+    packed = _cell("decode-8b-4bit", "tok_s", **cell)(rows)
+    return packed / _cell("decode-8b", "tok_s", **cell)(rows)
 
 
 def _host_ms(rows: Rows) -> float:
@@ -167,7 +178,8 @@ FIGURES = (
         40,
         True,
     ),
-    Figure("quantised, 4 bits, 1 row, times", _cell("quantized", "rows_1_4_bits"), 1),
+    Figure("quantised, 4 bits, products of 1 row, times", _cell("quantized", "rows_1_4_bits"), 1),
+    Figure("decode 8B, 4 bits, batch 1, times", _packed_speedup, 1.8),
 )
 
 

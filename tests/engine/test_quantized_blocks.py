@@ -46,6 +46,25 @@ def test_four_bits_stay_four_bits(kind, most):
     assert weight.nbytes / (5 * 512) <= most
 
 
+@pytest.mark.parametrize("kind", BLOCK_BYTES)
+def test_weights_woven_for_a_gpu_keep_their_values(kind, monkeypatch):
+    weight = read_blocks(kind, torch.from_numpy(rows_of(kind)))
+    values = weight.expand(torch.float32)
+    # Two rows at a time.
+    monkeypatch.setattr("engine.quantized.grouped._PIECE_ELEMENTS", 1024)
+    woven = weight.weave()
+    assert not torch.equal(woven.codes, weight.codes)
+    assert woven.nbytes == weight.nbytes
+    assert torch.equal(woven.expand(torch.float32), values)
+    rows = torch.tensor([4, 0, 4])
+    assert torch.equal(woven.rows(rows).expand(torch.float32), values[rows])
+    assert woven.weave() is woven
+    both = stacked([woven, woven])
+    assert both is not None
+    assert torch.equal(both.expand(torch.float32), torch.cat([values, values]))
+    assert stacked([woven, weight]) is None
+
+
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
 def test_half_precision_scales_lose_nothing_that_the_file_has(kind):
     weight = read_blocks(kind, torch.from_numpy(rows_of(kind)))

@@ -119,7 +119,12 @@ def _grouped() -> None:
     from kernels.grouped_linear import expand_grouped, grouped_linear
 
     kind = torch.bfloat16
-    for bits, group, rows, outputs in ((4, 32, 1, 8192), (8, 16, 17, 2048)):
+    for bits, group, rows, outputs in (
+        (4, 32, 1, 8192),
+        (4, 32, 12, 8192),
+        (8, 32, 3, 2040),
+        (8, 16, 17, 2048),
+    ):
         codes = torch.zeros((outputs, 1024 * bits // 8), dtype=torch.uint8)
         scale = torch.zeros((outputs, 1024 // group), dtype=torch.float16)
         x, residual = (

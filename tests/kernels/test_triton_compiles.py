@@ -42,6 +42,7 @@ def test_every_kernel_compiles(launches: list[dict[str, Any]]) -> None:
         "_rms_norm_kernel",
         "_gate_and_mul_kernel",
         "grouped_dot_kernel",
+        "grouped_vector_kernel",
         "grouped_expand_kernel",
         "_qkv_rope_store_kernel",
         "_copy_blocks_kernel",
@@ -91,6 +92,7 @@ def test_dependent_launches_wait_for_what_was_launched_before(
         "_gate_and_mul_kernel",
         "_qkv_rope_store_kernel",
         "grouped_dot_kernel",
+        "grouped_vector_kernel",
     }
     for launch in launches:
         if launch["kernel"] in chained:
