@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from engine.api.params import EngineConfig
 from engine.attention.make import make_backend
 from engine.batch import PrefillSpan, StepBatch
 from engine.engine_builder import build_engine
-from engine.held_memory import NOTHING_HELD, Held
+from engine.held_memory import NOTHING_HELD, Held, give_back
 from engine.kv_cache import KVCache
 from engine.loading import estimate as estimate_module
 from engine.loading.describe import ModelFacts, describe
@@ -267,6 +268,9 @@ def test_on_a_gpu_packed_weights_need_room_to_be_expanded_in(
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["paged_triton", "paged_reference"])
 def test_on_a_real_gpu_the_starter_model_takes_what_was_foreseen(backend: str) -> None:
+    # What the model before has left would be counted as taken by another program.
+    gc.collect()
+    give_back()
     config = EngineConfig(device="cuda", dtype="bfloat16", backend=backend)
     foreseen = estimate(describe(starter_gguf()), config)
     info = build_engine(starter_gguf(), models_dir(), config, no_progress, never_cancelled).info

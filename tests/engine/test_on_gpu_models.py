@@ -175,7 +175,8 @@ def test_what_is_measured_for_a_step_is_what_a_step_takes(tmp_path: Path) -> Non
     """Within 5 %, beside the weights and the pool; graphs have a workspace of their own."""
     from engine.pool_sizing import workspace_bytes
 
-    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    longer = TinyGguf(extra={"llama.context_length": 1024})
+    path = longer.write(tmp_path / "tiny.gguf")
     engine = load(path, tmp_path, device="cuda", num_blocks=256, token_budget=512)
     runner: Any = engine.core._runner
     config = EngineConfig(token_budget=512, block_size=engine.info.block_size)

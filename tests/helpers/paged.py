@@ -52,7 +52,7 @@ def paged_pool(
     free = iter(blocks)
     keys, values = [], []
     for index, (length, count) in enumerate(zip(lengths, counts, strict=True)):
-        table = torch.tensor([next(free) for _ in range(count)])
+        table = torch.tensor([next(free) for _ in range(count)], dtype=torch.int64)
         tables[index, :count] = table
         size = (length, num_kv_heads, head_dim)
         key = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
