@@ -44,6 +44,11 @@ class BlockColumns:
         short = NO_SHORT_HASH if block_hash is None else block_hash[:SHORT_HASH_BYTES]
         self._short_hash[start : start + SHORT_HASH_BYTES] = short
 
+    def is_blank(self, blocks: slice) -> bool:
+        """Whether nothing is known of ``blocks``: free, no references, no pins, no tokens."""
+        columns = (self.state, self.ref_count, self.pins, self.fill)
+        return not any(any(column[blocks]) for column in columns)
+
     def snapshot(self) -> PoolColumns:
         """A copy of all columns."""
         return PoolColumns(

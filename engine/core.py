@@ -314,6 +314,8 @@ class EngineCore:
         """What is wrong with the pool; empty when all is well. O(blocks)."""
         return self.pool.violations(self.held_tables())
 
-    def violation_slices(self, slice_blocks: int = 4096) -> Iterator[list[str]]:
-        """``violations`` in parts of a millisecond or so; to be dropped once something changes."""
-        return audit(self.pool, self.held_tables(), slice_blocks)
+    def violation_slices(self, part_size: int = 256) -> Iterator[list[str]]:
+        """``violations`` in parts of half a millisecond or so; to be dropped once something
+        changes.
+        """
+        return audit(self.pool, self.held_tables(), part_size)

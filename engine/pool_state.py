@@ -97,6 +97,14 @@ class PoolState:
     def is_pinned(self, block_id: int) -> bool:
         return self._columns.pins[block_id] > 0
 
+    def is_untouched(self, first: int, last: int) -> bool:
+        """Whether the blocks from ``first`` to before ``last`` are as in a new pool: free, without
+        references, tokens or hashes. Does not look at each by itself.
+        """
+        some = slice(first, last)
+        count = len(range(first, last))
+        return self._hash[some].count(None) == count and self._columns.is_blank(some)
+
     def lookup(self, block_hash: bytes, parent: bytes, token_ids: Sequence[int]) -> int | None:
         """The block that holds the KV of these tokens after this parent, or None.
 
