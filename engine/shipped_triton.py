@@ -2,8 +2,10 @@
 
 Triton talks to the driver through a module in C that it compiles at its first use, with the
 system's compiler and Python's headers. A build carries that module ready made, named by its source,
-and Triton's build hook finds it. It can carry compiled kernels too; those that it lacks are
-compiled as ever, which needs nothing but Triton's own tools, and kept in the user's cache folder.
+and Triton's build hook finds it. Triton 3.6 also compiles C to launch kernels, which nobody can
+make ahead: engine.triton_launcher launches them instead. A build can carry compiled kernels too;
+those that it lacks are compiled as ever, which needs nothing but Triton's own tools, and kept in
+the user's cache folder.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import sysconfig
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
+
+from engine.triton_launcher import use_python_launchers
 
 FOLDER = "triton_parts"
 MODULES = "modules"
@@ -59,7 +63,10 @@ def use_shipped_parts(environ: MutableMapping[str, str], folder: Path | None = N
 
     # triton-windows brings a compiler of its own: builds for Windows ship no modules.
     if (folder / MODULES).is_dir():
+        from triton.backends.nvidia import driver
+
         knobs.build.impl = build_hook(folder / MODULES)
+        use_python_launchers(driver)
     if (folder / KERNELS).is_dir():
         knobs.cache.manager_class = cache_manager(folder / KERNELS)
 

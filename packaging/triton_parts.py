@@ -1,7 +1,9 @@
 """Makes what the CUDA variant ships so that Triton needs no C compiler: see engine.shipped_triton.
 
-The module in C is compiled here, with the compiler of the build machine; no GPU and no driver is
-needed for that. Compiled kernels are those that the frozen program's self-test has left in its
+The module in C through which Triton reaches the driver is compiled here, with the compiler of the
+build machine; no GPU and no driver is needed for that. It is the only one that can be made ahead:
+Triton 3.6 compiles another for each kernel's signature, and in its place engine.triton_launcher
+launches kernels. Compiled kernels are those that the frozen program's self-test has left in its
 cache: they fit GPUs of the build machine's generation.
 """
 
@@ -27,7 +29,7 @@ class _Made(Exception):
 
 
 def make_modules(parts: Path) -> list[Path]:
-    """Compiles Triton's modules for NVIDIA into ``parts`` and returns their paths.
+    """Compiles the modules in C that each kernel needs into ``parts`` and returns their paths.
 
     Raises:
         Problem: there is no C compiler, or it fails.

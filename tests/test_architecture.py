@@ -30,7 +30,7 @@ ALLOWED_IMPORTS = {
         "transformers", "huggingface_hub", "psutil",
     },
     # Triton's own settings have to be changed before kernels are reached.
-    "engine.shipped_triton": {"triton", "platformdirs"},
+    "engine.shipped_triton": {"triton", "platformdirs", "engine.triton_launcher"},
     "app": {
         "app", "engine.api", "PySide6", "shiboken6", "numpy", "markdown_it", "pygments",
         "platformdirs", "keyring", "psutil", "ziamath", "charset_normalizer", "jeepney",

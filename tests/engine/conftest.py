@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.helpers.recording_driver import RecordingDriver, make_library
 from tests.helpers.talk import Talk, talk_with_engine
 
 
@@ -25,3 +29,17 @@ def talk() -> Iterator[Talk]:
     """An engine on its thread, and what it says."""
     with talk_with_engine() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def driver_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In place of NVIDIA's driver; it records launches."""
+    pytest.importorskip("triton", reason="needs the driver's header, which comes with Triton")
+    if sys.platform != "linux" or shutil.which("gcc") is None:
+        pytest.skip("needs gcc on Linux")
+    return make_library(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def recording(driver_library: Path) -> RecordingDriver:
+    return RecordingDriver(driver_library)

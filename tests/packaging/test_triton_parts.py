@@ -42,6 +42,34 @@ assert callable(utils.load_binary)
 print("cache", os.environ["TRITON_CACHE_DIR"])
 """
 
+# What comes next there, at a kernel's first launch.
+LAUNCHERS_CODE = """
+from types import SimpleNamespace
+from triton.backends.nvidia.driver import CudaLauncher
+from triton.runtime.driver import driver
+driver.set_active(SimpleNamespace(utils=utils))
+metadata = SimpleNamespace(
+    num_ctas=1, global_scratch_size=0, global_scratch_align=1, profile_scratch_size=0,
+    profile_scratch_align=1, launch_cooperative_grid=False, launch_pdl=False,
+    instrumentation_mode="",
+)
+kernel = SimpleNamespace(signature={0: "*fp16", 1: "fp32", 2: "constexpr"})
+assert callable(CudaLauncher(kernel, metadata).launch)
+print("launches")
+"""
+# What engine.triton_launcher asks of the driver; Triton's module does not ask for all of it.
+LAUNCH = {
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuDeviceGet",
+    "cuDevicePrimaryCtxRetain",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuLaunchKernelEx",
+    "cuPointerGetAttribute",
+}
+
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -59,10 +87,10 @@ def driver(parts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("driver")
     (module,) = (parts / shipped_triton.MODULES).iterdir()
     listed = subprocess.check_output(["nm", "-D", "--undefined-only", str(module)], text=True)
-    names = [line.split()[-1] for line in listed.splitlines() if line.split()[-1].startswith("cu")]
+    names = {line.split()[-1] for line in listed.splitlines() if line.split()[-1].startswith("cu")}
     assert names, "the module asks nothing of the driver"
     source = folder / "driver.c"
-    source.write_text("".join(f"int {name}(void) {{ return 999; }}\n" for name in names))
+    source.write_text("".join(f"int {name}(void) {{ return 999; }}\n" for name in names | LAUNCH))
     command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{triton_parts.DRIVER}"]
     subprocess.check_call([*command, "-o", str(folder / triton_parts.DRIVER), str(source)])
     return folder
@@ -121,6 +149,14 @@ def test_module_is_found_without_compiler_and_headers(
     # Triton keeps a copy where it keeps everything, and nothing in the user's home.
     assert list((tmp_path / "cache" / "Quire" / "triton").rglob("cuda_utils*.so"))
     assert not (tmp_path / "home").exists()
+
+
+def test_a_kernels_first_launch_compiles_nothing(
+    parts: Path, driver: Path, users_machine: dict[str, str], tmp_path: Path
+) -> None:
+    code = USERS_CODE + LAUNCHERS_CODE
+    done = python(code, str(parts), str(driver), str(tmp_path / "no headers"), **users_machine)
+    assert done.stdout.split()[-1] == "launches"
 
 
 def test_without_the_module_and_a_compiler_the_reason_is_told(
