@@ -6,8 +6,8 @@ into the upper half of a mantissa whose exponent says 1, which gives ``1 + code 
 multiplied by ``2ⁿ``, and what its ones have added is taken off once for each group.
 
 A thread has the same place in ``OUTPUTS`` rows of the weight, so that it prepares its elements of
-``x`` once for all of them. The shapes of the loads are such that Triton gives each the layout of
-the codes: no element changes its thread (seen in the compiler's own listing).
+``x`` once for all of them. The shapes of the loads are such that Triton 3.6 and later give each the
+layout of the codes, so that no element changes its thread: a test looks at the compiler's listing.
 """
 
 from __future__ import annotations
@@ -181,8 +181,11 @@ def grouped_vector_kernel(
     for i in range(zero, ROW_RUNS, RUNS):
         run = i + tl.arange(0, RUNS)
         in_run = run < ROW_RUNS
-        word = row[:, None, None] * (ROW_RUNS * 4) + run[None, :, None] * 4 + q[None, None, :]
-        group = row[:, None] * (K // GROUP) + (run * RUN // GROUP + zero)[None, :]
+        in_row = i * 4 + tl.arange(0, RUNS * 4)
+        word = row[:, None] * (ROW_RUNS * 4) + in_row[None, :]
+        # Without aligned neighbours that one thread could read at once: it is to have one.
+        in_groups = (run if RUN == GROUP else run * RUN // GROUP) + zero
+        group = row[:, None] * (K // GROUP) + in_groups[None, :]
         if EVEN:
             words = tl.load(codes_ptr + word, eviction_policy="evict_first")
             scale = tl.load(scale_ptr + group).to(tl.float32)
@@ -190,13 +193,15 @@ def grouped_vector_kernel(
         else:
             words = tl.load(
                 codes_ptr + word,
-                mask=in_n[:, None, None] & in_run[None, :, None],
+                mask=in_n[:, None] & (in_row < ROW_RUNS * 4)[None, :],
                 other=0,
                 eviction_policy="evict_first",
             )
             inside = in_n[:, None] & in_run[None, :]
             scale = tl.load(scale_ptr + group, mask=inside, other=0.0).to(tl.float32)
             least = tl.load(minimum_ptr + group, mask=inside, other=0.0).to(tl.float32)
+        # A thread keeps its four neighbours.
+        words = tl.reshape(words, (OUTPUTS, RUNS, 4))
         place = run[:, None] * (RUN // 2) + q[None, :]
         known = tl.broadcast_to(in_run[:, None], (RUNS, 4))
         y, total = _multiplied(x_row, place, known & (at < rows), words, one, KIND, BITS, EVEN)

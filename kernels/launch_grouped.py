@@ -1,8 +1,4 @@
-"""Tuning choices of ``grouped_linear``.
-
-Not measured yet: chosen so that a program reads whole lines of 128 bytes and there are more
-programs than multiprocessors. ``tests/benchmarks/quantized_rates.py`` measures them.
-"""
+"""Tuning choices of ``grouped_linear``; ``tests/benchmarks/QUANTIZED.md`` has what was measured."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from dataclasses import dataclass
 from kernels.launch import MIN_DOT_ROWS, next_power_of_2
 
 VECTOR_ROWS = 8
-"""With more rows than this tensor cores multiply."""
+"""Up to so many rows are multiplied without tensor cores."""
 
-GROUPED_ROWS = 32
+GROUPED_ROWS = 8
 """With more rows than this the weight is expanded for the library's product."""
 
 EXPANDED_ELEMENTS = 64 << 20
@@ -67,7 +63,11 @@ def vector_launch(rows: int, outputs: int, inner: int, bits: int) -> VectorLaunc
     # The widest of those that waste least.
     warps = min((4, 2, 1), key=lambda count: -(-row_runs // (32 * count)) * count)
     tile = min(next_power_of_2(rows), 4)
-    return VectorLaunch(tile, 4 if tile == 4 else 8, 32 * warps, warps)
+    if tile == 4:
+        # What a thread keeps for each row and output must fit into its registers.
+        warps = min(warps, 2)
+    wide = tile == 1 and outputs >= _WIDE_OUTPUTS
+    return VectorLaunch(tile, 8 if wide else 4, 32 * warps, warps)
 
 
 def grouped_launch(rows: int, outputs: int, bits: int) -> GroupedLaunch:

@@ -101,7 +101,7 @@ def test_a_capture_without_memory_costs_no_answer(monkeypatch: pytest.MonkeyPatc
 def test_once_all_is_prepared_no_answer_waits_for_the_compiler() -> None:
     from triton import knobs
 
-    model = tiny_model("LlamaForCausalLM", seed=5, head_dim=16, hidden_size=80)
+    model = tiny_model("LlamaForCausalLM", seed=5, head_dim=16, hidden_size=96)
     engine = on_gpu(model, num_blocks=192, token_budget=64)
     while engine.runner.prepare():
         """All sizes that will come up."""

@@ -2,8 +2,8 @@
 
 ``python …/offline_compile.py [CAPABILITY]``, 90 if none is given; for others what is chosen for
 desktop GPUs is compiled. Triton's interpreter takes much that its compiler refuses. Prints one JSON
-line a launch: the kernel's name, its shared memory in bytes and those of ``INSTRUCTIONS`` that it
-has.
+line a launch: the kernel's name, its shared memory in bytes, how many instructions read from there,
+and those of ``INSTRUCTIONS`` that it has.
 """
 
 from __future__ import annotations
@@ -54,8 +54,13 @@ def _compile_only(kernel: Any, grid: Any) -> Any:
         compiled = kernel.run(*args, grid=grid, warmup=True, **options)
         text = compiled.asm["ptx"]
         found = [name for name in INSTRUCTIONS if name in text]
-        shared = compiled.metadata.shared
-        print(json.dumps({"kernel": kernel.__name__, "shared": shared, "found": found}), flush=True)
+        facts = {
+            "kernel": kernel.__name__,
+            "shared": compiled.metadata.shared,
+            "shared_loads": text.count("ld.shared"),
+            "found": found,
+        }
+        print(json.dumps(facts), flush=True)
 
     return compile_it
 
@@ -117,21 +122,30 @@ def _attention() -> None:
 
 def _grouped() -> None:
     from kernels.grouped_linear import expand_grouped, grouped_linear
+    from kernels.launch_grouped import fixed_grouped_launch
 
     kind = torch.bfloat16
     for bits, group, rows, outputs in (
         (4, 32, 1, 8192),
-        (4, 32, 12, 8192),
+        (4, 32, 4, 2048),
         (8, 32, 3, 2040),
-        (8, 16, 17, 2048),
+        (8, 16, 2, 8192),
     ):
         codes = torch.zeros((outputs, 1024 * bits // 8), dtype=torch.uint8)
         scale = torch.zeros((outputs, 1024 // group), dtype=torch.float16)
-        x, residual = (
-            torch.zeros((rows, 1024), dtype=kind),
-            torch.zeros((rows, outputs), dtype=kind),
-        )
-        grouped_linear(x, codes, scale, scale, bits=bits, residual=residual, pdl=DEPENDENT)
+        x = torch.zeros((rows, 1024), dtype=kind)
+        residual = torch.zeros((rows, outputs), dtype=kind)
+        for launch in (None, fixed_grouped_launch(bits)):
+            grouped_linear(
+                x,
+                codes,
+                scale,
+                scale,
+                bits=bits,
+                residual=residual,
+                launch=launch,
+                pdl=DEPENDENT,
+            )
         expand_grouped(codes, scale, scale, bits, kind)
 
 

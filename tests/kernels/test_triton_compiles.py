@@ -68,6 +68,15 @@ def test_shared_memory_fits(launches: list[dict[str, Any]]) -> None:
     assert max(launch["shared"] for launch in launches) <= 227 * 1024
 
 
+def test_a_thread_keeps_what_it_has_read_of_grouped_weights(
+    launches: list[dict[str, Any]],
+) -> None:
+    """Shared memory is for the sums of several warps: one load a row and output."""
+    vectors = [launch for launch in launches if launch["kernel"] == "grouped_vector_kernel"]
+    assert len(vectors) == 4
+    assert max(launch["shared_loads"] for launch in vectors) <= 16
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 86, 89, 100, 120])
 def test_other_gpus_have_the_shared_memory_that_is_chosen_for_them(
