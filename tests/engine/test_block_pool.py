@@ -9,6 +9,7 @@ from engine.api.params import GREEDY
 from engine.api.snapshot import CACHED, FREE, USED
 from engine.block_hash import block_hash, root_hash
 from engine.block_pool import BlockPool
+from engine.pool_audit import audit
 from engine.request import Request
 
 ROOT = root_hash("test")
@@ -159,6 +160,44 @@ def test_damage_is_found(damage, words):
     assert pool.violations([[0]]) == []
     damage(pool)
     assert any(words in text for text in pool.violations([[0]]))
+
+
+LARGE_DAMAGE = [
+    (lambda pool: pool.free.remove(5000), "its place in the queue"),
+    (lambda pool: pool._columns.ref_count.__setitem__(5000, 1), "1, but 0 table entries"),
+    (lambda pool: pool._columns.pins.__setitem__(5000, 1), "0, but 0 table entries and 1 pins"),
+    (lambda pool: pool._columns.state.__setitem__(5000, USED), "state 2, expected 0"),
+    (lambda pool: pool._hash.__setitem__(5000, b"x" * 32), "its hash leads to another block"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), LARGE_DAMAGE)
+def test_damage_is_found_among_blocks_that_were_never_used(damage, words):
+    """They are not looked at one by one."""
+    pool = BlockPool(9000, 1)
+    pool.allocate(request(), "t")
+    damage(pool)
+    parts = list(audit(pool, [[0]], 256))
+    assert any("block 5000" in text and words in text for part in parts for text in part)
+
+
+def test_a_table_with_a_block_that_was_never_used_is_found():
+    pool = BlockPool(9000, 1)
+    (found,) = [part for part in audit(pool, [[5000]], 256) if part]
+    assert found == ["block 5000: ref_count 0, but 1 table entries and 0 pins"]
+
+
+def test_a_count_can_be_left_after_every_part_of_a_large_pool():
+    """What is looked at one by one makes parts of its own, and so do 16 times as many others."""
+    pool = BlockPool(64 * 1024, 1)
+    for _ in range(1024):
+        pool.allocate(request(), "t")
+    table = list(range(1024))
+    parts = list(audit(pool, [table], 256))
+    assert not any(parts)
+    walked = 1 + -(-63 * 1024 // 4096)
+    one_by_one, skipped = 1024 // 256, 63 * 1024 // 4096
+    assert len(parts) == walked + one_by_one + skipped + 1
 
 
 def test_columns_are_flat_little_endian():
