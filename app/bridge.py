@@ -78,11 +78,6 @@ class Bridge(QObject):
         """Whether anybody has asked for snapshots and block events."""
         return self._subscribers > 0
 
-    @property
-    def is_draining(self) -> bool:
-        """True while a drain is due; False when nothing happens."""
-        return self._drain_timer.isActive()
-
     def start(self) -> None:
         """Starts the engine thread and sends it what was kept. A second call does nothing."""
         if self._client is not None or self._closed:

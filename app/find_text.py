@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from html import unescape
 
-from app.markdown_blocks import CODE, TABLE, THOUGHT, Block
+from app.markdown_blocks import CODE, PLAIN, TABLE, THOUGHT, Block
 from app.markdown_math import with_sources
 
 _TAG = re.compile(r"<[^>]*>")
@@ -41,12 +41,25 @@ def plain_text(block: Block) -> str:
     """What a block shows. Formulas are their source."""
     if block.kind == CODE:
         return block.code
+    if block.kind == PLAIN:
+        return block.html
     if block.kind == THOUGHT:
         return ""
     html = block.html.replace("<br>", "\n")
     if block.kind == TABLE:
         html = _CELL_END.sub("\n", html)
     return with_sources(unescape(_TAG.sub("", html)), block.formulas)
+
+
+def read_text(block: Block) -> str:
+    """What a block shows, as it is read: the cells of a mirrored table from its first column on."""
+    text = plain_text(block)
+    if not block.mirrored:
+        return text
+    cells = text.split("\n")
+    width = len(_CELL_END.findall(block.html.partition("</tr>")[0]))
+    rows = (cells[at : at + width] for at in range(0, len(cells) - 1, width))
+    return "".join(f"{cell}\n" for row in rows for cell in reversed(row))
 
 
 def shown_text(block: Block) -> str:

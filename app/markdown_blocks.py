@@ -19,6 +19,7 @@ SEGMENT_LINES = 40
 
 TEXT, HEADING, CODE, TABLE, RULE = "text", "heading", "code", "table", "rule"
 FORMULA, THOUGHT = "formula", "thought"
+PLAIN = "plain"
 
 _TASK = re.compile(r"\[([ xX])\] ")
 
@@ -27,12 +28,14 @@ _TASK = re.compile(r"\[([ xX])\] ")
 class Block:
     """One thing to lay out.
 
-    ``html``: body of text, heading, table and formula. ``indent``: depth in lists; ``marker``: of a
-    list item, on its first block. ``quote``: depth of block quotes. ``level``: of a heading, or the
-    number of the thought whose header it is. Code comes in segments: ``first`` and ``last`` tell
-    the ends of a fence, ``code`` has no final newline. So do long tables, with the widths of their
-    ``columns`` in characters. ``formulas``: what the placeholders in
-    ``html`` stand for. ``source``: the Markdown of the whole unit, on its first block.
+    ``html``: body of text, heading, table and formula; of PLAIN the text as it was typed.
+    ``indent``: depth in lists; ``marker``: of a list item, on its first block. ``quote``: depth of
+    block quotes. ``level``: of a heading, or the number of the thought whose header it is. Code
+    comes in segments: ``first`` and ``last`` tell the ends of a fence, ``code`` has no final
+    newline. So do long tables, with the widths of their ``columns`` in characters. ``mirrored``: a
+    table from right to left; its first column is the last one in ``html``, but not in ``columns``.
+    ``formulas``: what the placeholders in ``html`` stand for. ``source``: the Markdown of the whole
+    unit, on its first block.
     """
 
     kind: str
@@ -47,6 +50,7 @@ class Block:
     last: bool = True
     formulas: tuple[Formula, ...] = ()
     columns: tuple[int, ...] = ()
+    mirrored: bool = False
     source: str = field(default="", compare=False)
 
 

@@ -35,6 +35,15 @@ def visible_text(text: str) -> str:
     )
 
 
+def begins_right_to_left(text: str) -> bool:
+    """Whether the first letter that has a direction is one of Arabic, Hebrew and the like."""
+    for sign in text:
+        direction = unicodedata.bidirectional(sign)
+        if direction in ("L", "R", "AL"):
+            return direction != "L"
+    return False
+
+
 class InlineHtml:
     """Turns inline tokens into HTML, everything escaped. ``formulas``: what the placeholders in it
     stand for, in their order.

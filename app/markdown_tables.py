@@ -1,7 +1,8 @@
 """Long tables in segments, so that a table that streams in is neither parsed nor laid out anew.
 
 All segments of a table have the widths of its first rows; a short table is one block, as wide as
-its text. Qt-free.
+its text. Qt lays no table out from right to left: in the HTML of one, the cells of a row stand in
+reverse. Qt-free.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.markdown_inline import InlineHtml
+from app.markdown_inline import InlineHtml, begins_right_to_left
 from app.markdown_math import PLACEHOLDER
 
 if TYPE_CHECKING:
@@ -30,11 +31,14 @@ def table_blocks(tokens: Sequence[Token], block: Block) -> list[Block]:
     """The blocks of a table's tokens; ``block`` says what they have in common."""
     rows = _rows(tokens)
     groups = _groups(rows[1:])
+    mirrored = _is_right_to_left(_cells(rows[0])) if rows else False
+    block = replace(block, mirrored=mirrored)
     columns = _columns([_cells(row) for row in rows[: SEGMENT_ROWS + 1]]) if groups[1:] else ()
     found = []
     for index, group in enumerate(groups):
         made = InlineHtml()
-        html = "".join(_row_html(row, made) for row in (rows[:1] if index == 0 else []) + group)
+        shown = (rows[:1] if index == 0 else []) + group
+        html = "".join(_row_html(row, made, mirrored) for row in shown)
         formulas = tuple(made.formulas)
         segment = replace(block, html=html, formulas=formulas, columns=columns, first=index == 0)
         found.append(segment)
@@ -76,18 +80,26 @@ def _rows(tokens: Sequence[Token]) -> list[list[Token]]:
     return rows
 
 
-def _row_html(row: Sequence[Token], made: InlineHtml) -> str:
-    parts: list[str] = []
-    for token in row:
-        if token.type == "inline":
-            parts.append(made.render(token))
-        elif token.type in ("th_open", "td_open"):
-            style = str(token.attrGet("style") or "")
-            align = style.removeprefix("text-align:") if style else "left"
-            parts.append(f'<{token.tag} align="{align}" valign="middle">')
-        else:
-            parts.append(f"</{token.tag}>" if token.nesting < 0 else f"<{token.tag}>")
-    return "".join(parts)
+def _row_html(row: Sequence[Token], made: InlineHtml, mirrored: bool) -> str:
+    """``row``: its own two tokens, and three of each cell."""
+    starts = range(1, len(row) - 1, 3)
+    order = reversed(starts) if mirrored else starts
+    cells = (_cell_html(row[at], row[at + 1], made, mirrored) for at in order)
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell_html(opener: Token, content: Token, made: InlineHtml, mirrored: bool) -> str:
+    style = str(opener.attrGet("style") or "")
+    align = style.removeprefix("text-align:") or ("right" if mirrored else "left")
+    return f'<{opener.tag} align="{align}" valign="middle">{made.render(content)}</{opener.tag}>'
+
+
+def _is_right_to_left(head: Sequence[str]) -> bool:
+    """Whether most of the head's cells are, or the first one of as many of each; the head is there
+    before any other row has come.
+    """
+    told = [begins_right_to_left(cell) for cell in head if any(sign.isalpha() for sign in cell)]
+    return 2 * sum(told) > len(told) - any(told[:1])
 
 
 def _cells(row: Sequence[Token]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from app.bridge import Bridge
 from app.conversation import new_id
+from app.load_progress import LoadProgress
 from app.session_signals import SessionSignals
 from app.session_state import ModelState, ModelStatus, Notice, Severity
 from engine.api.commands import LoadModel, UnloadModel
@@ -54,6 +55,7 @@ class ModelControl:
         self._on_ready = on_ready
         self._on_unavailable = on_unavailable
         self._load_id = ""
+        self._progress = LoadProgress()
         self._death: ErrorInfo | None = None
         self.path = ""
         self._last_info: ModelInfo | None = None
@@ -76,6 +78,7 @@ class ModelControl:
         if self.state.status is ModelStatus.READY:
             self._before = self.path
         self._load_id = new_id()
+        self._progress = LoadProgress()
         self.path = path
         self._bridge.send(
             LoadModel(
@@ -153,8 +156,16 @@ class ModelControl:
 
     def _on_progress(self, event: ModelLoading) -> None:
         if self.state.status is ModelStatus.LOADING:
-            stage, fraction, detail = event.stage, event.fraction, event.detail
-            self._set(replace(self.state, stage=stage, fraction=fraction, detail=detail))
+            self._progress.tell(event.stage, event.fraction)
+            self._set(
+                replace(
+                    self.state,
+                    stage=event.stage,
+                    fraction=event.fraction,
+                    detail=event.detail,
+                    progress=self._progress.fraction,
+                )
+            )
 
     def _on_loaded(self, event: ModelLoaded) -> None:
         self._last_info, self._before = event.model, None

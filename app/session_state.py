@@ -25,10 +25,10 @@ class ModelStatus(StrEnum):
 class ModelState:
     """The engine's model.
 
-    ``stage``, ``fraction`` (0 to 1) and ``detail`` while LOADING, as in ``ModelLoading``; ``info``
-    and ``load_s`` (seconds) when READY; ``error`` when FAILED. ``starter_model_missing`` among its
-    codes means that fetching it would help, ``engine_died`` a new engine, ``device_lost`` a new
-    process.
+    ``stage``, ``fraction`` (0 to 1) and ``detail`` while LOADING, as in ``ModelLoading``, and
+    ``progress`` (0 to 1) of the whole load, which never falls; ``info`` and ``load_s`` (seconds)
+    when READY; ``error`` when FAILED. ``starter_model_missing`` among its codes means that fetching
+    it would help, ``engine_died`` a new engine, ``device_lost`` a new process.
 
     ``path``: what was asked for, empty for the starter model. ``is_asleep`` with NO_MODEL: the
     model at ``path`` was let go, and the next message loads it again. ``next_path`` with READY: the
@@ -39,6 +39,7 @@ class ModelState:
     stage: str = ""
     fraction: float = 0.0
     detail: str = ""
+    progress: float = 0.0
     info: ModelInfo | None = None
     load_s: float = 0.0
     error: ErrorInfo | None = None

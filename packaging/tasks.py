@@ -26,7 +26,15 @@ QUICK_TESTS = "not slow and not gpu and not frozen"
 # other beside another worker's would cost more than they bring.
 WORKERS = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-GUI_BENCHMARKS = ("window", "panel")
+GUI_BENCHMARKS = ("window", "panel", "search")
+ENGINE_BENCHMARKS = (
+    *("cpu", "seeds", "W1", "W2", "W3", "decode", "prefill", "kernels", "quantized", "gui-tax"),
+    "suite",
+)
+BENCH_HELP = (
+    f"a benchmark of the window ({', '.join(GUI_BENCHMARKS)}) or of the engine "
+    f"({', '.join(ENGINE_BENCHMARKS)})"
+)
 SELF_TEST_ATTEMPTS = 3
 TOO_SLOW = re.compile(r"self-test: (first_paint|gui_load_gap|gui_max_gap)_ms is \d")
 
@@ -68,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("test", test, False, "linters, types, contracts, tests and the window's self-test"),
         ("lint", lint, False, "linters, types and contracts"),
         ("build", build, True, "build the frozen application and try it; --variant, --no-archive"),
-        ("bench", bench, True, "a benchmark: window, panel, or a workload of the engine"),
+        ("bench", bench, True, BENCH_HELP),
     ):
         sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.add_argument(

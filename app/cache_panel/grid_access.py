@@ -9,6 +9,7 @@ from PySide6.QtGui import QAccessible, QAccessibleEvent, QAccessibleInterface
 from PySide6.QtWidgets import QAccessibleWidget
 
 from app.cache_panel.pool_grid import PoolGrid
+from app.overrides import guarded
 from app.widgets.item_access import ItemAccess
 
 
@@ -90,7 +91,7 @@ class CellAccess(ItemAccess):
 @cache
 def install() -> None:
     """Makes Qt ask here for the accessible interface of a grid."""
-    QAccessible.installFactory(_make)
+    QAccessible.installFactory(guarded(_make))
 
 
 def _make(_class_name: str, widget: QObject) -> QAccessibleInterface | None:

@@ -21,9 +21,13 @@ def sequences(n: int) -> str:
 
 
 def megabytes(value: float) -> str:
-    """``9.7 MB``, with more digits for small and fewer for large values; GB from 10,000 MB on."""
+    """``9.7 MB``, with more digits for small and fewer for large values; KB below 0.1 MB, GB from
+    10,000 MB on.
+    """
     if value >= 10_000:
         return tr("{value} GB", value=f"{value / 1000:,.1f}")
+    if 0 < value < 0.1:
+        return tr("{value} KB", value=f"{value * 1000:.{0 if value >= 0.01 else 1}f}")
     digits = 0 if value >= 100 or value == 0 else 1 if value >= 1 else 2
     return tr("{value} MB", value=f"{value:,.{digits}f}")
 

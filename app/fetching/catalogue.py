@@ -88,11 +88,6 @@ class Choice:
         suffix = f".{self.kind}"
         return sum(file.size for file in self.files if file.name.lower().endswith(suffix))
 
-    @property
-    def main_file(self) -> str:
-        """The local name of the model's file or its first part; empty if that is the folder."""
-        return local_name(self.files[0].name) if self.kind is Kind.GGUF else ""
-
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:

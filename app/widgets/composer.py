@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from math import ceil
+
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QVBoxLayout, QWidget
@@ -16,6 +20,8 @@ from app.widgets.file_reader import files_in
 from app.widgets.token_gauge import GaugeDetails, TokenGauge
 
 MAX_LINES = 8
+_MEASURED_LINES = 200
+_SLACK = 4
 LARGE_PASTE = 64 * 1024
 
 
@@ -74,6 +80,32 @@ class ComposerEdit(QPlainTextEdit):
             self.large_text_pasted.emit(text)
         else:
             self.insertPlainText(text)
+
+    def fitting_height(self, least: int, most: int) -> int:
+        """So high that all lines are seen whole, in pixels; with less than ``least`` lines as for
+        so many, with more than ``most`` as for so many of the tallest.
+
+        Chinese, for one, is taller than what the font itself says of a line.
+        """
+        heights = list(islice(self._line_heights(), _MEASURED_LINES))
+        missing = least - len(heights)
+        text = sum(heights) + max(missing, 0) * min(heights)
+        if len(heights) > most:
+            text = most * max(heights)
+        self.ensurePolished()
+        margins = self.contentsMargins()
+        around = margins.top() + margins.bottom() + 2.0 * self.document().documentMargin()
+        return ceil(text + around) + _SLACK
+
+    def _line_heights(self) -> Iterator[float]:
+        block = self.document().firstBlock()
+        while block.isValid():
+            # Asked for its place, a paragraph is laid out.
+            self.blockBoundingRect(block)
+            layout = block.layout()
+            for index in range(layout.lineCount()):
+                yield layout.lineAt(index).height()
+            block = block.next()
 
     def _fit_direction(self) -> None:
         """Text that begins in Arabic or Hebrew stands at the right."""
@@ -221,6 +253,8 @@ class Composer(QFrame):
             self.submit()
 
     def _on_text_changed(self) -> None:
+        # A line may have become taller with a letter.
+        self._fit()
         if self._is_quiet:
             return
         self._update_button()
@@ -251,10 +285,7 @@ class Composer(QFrame):
 
     def _fit(self) -> None:
         """As high as its text, between one and ``MAX_LINES`` lines."""
-        lines = self.edit.document().size().height()
-        shown = min(float(MAX_LINES), max(1.0, lines))
-        height = shown * self.edit.fontMetrics().lineSpacing() + 12
-        self.edit.setFixedHeight(round(height))
+        self.edit.setFixedHeight(self.edit.fitting_height(1, MAX_LINES))
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
     QLabel,
-    QSizePolicy,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 from app.i18n import tr
 from app.theme import ThemeManager
 from app.widgets.buttons import IconButton
+from app.widgets.elided_label import ElidedLabel
 
 MIN_PANE_WIDTH = 240
 
@@ -35,10 +35,8 @@ class Pane(QWidget):
         super().__init__(parent)
         self.setMinimumWidth(MIN_PANE_WIDTH)
         self.mark = QLabel()
-        self.title = QLabel()
-        self.title.setTextFormat(Qt.TextFormat.PlainText)
         # A long title must not widen the pane.
-        self.title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.title = ElidedLabel()
         close = IconButton(themes, "close", tr("Show only the other conversation"), self, "muted")
         close.setIconSize(QSize(12, 12))
         close.clicked.connect(self.close_requested)

@@ -51,7 +51,7 @@ class StatusStrip(QStatusBar):
         state = self._session.model_state
         loading = state.status is ModelStatus.LOADING
         self.progress.setVisible(loading)
-        self.progress.setValue(round(state.fraction * 1000))
+        self.progress.setValue(round(state.progress * 1000))
         words = model_words(state)
         if state.status is ModelStatus.FAILED and state.error is not None:
             self.model.setToolTip(plain_tip(error_words(state.error)))

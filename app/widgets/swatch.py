@@ -15,12 +15,15 @@ MARK_WIDTH = 10
 
 
 class Activity(StrEnum):
-    """``DONE_UNSEEN``: an answer ended while another tab was in front."""
+    """``DONE_UNSEEN``: an answer ended while another tab was in front; ``FAILED_UNSEEN``: with an
+    error, or before it began.
+    """
 
     IDLE = "idle"
     STREAMING = "streaming"
     WAITING = "waiting"
     DONE_UNSEEN = "done_unseen"
+    FAILED_UNSEEN = "failed_unseen"
 
 
 def activity_words(activity: Activity) -> str:
@@ -29,6 +32,7 @@ def activity_words(activity: Activity) -> str:
         Activity.STREAMING: tr("answering"),
         Activity.WAITING: tr("waiting"),
         Activity.DONE_UNSEEN: tr("new answer"),
+        Activity.FAILED_UNSEEN: tr("failed"),
     }.get(activity, "")
 
 
@@ -91,3 +95,8 @@ def draw_activity(painter: QPainter, theme: Theme, center: QPointF, activity: Ac
         x, y = center.x(), center.y()
         points = [QPointF(x - 3.5, y), QPointF(x - 1.0, y + 3.0), QPointF(x + 3.5, y - 3.0)]
         painter.drawPolyline(points)
+    elif activity is Activity.FAILED_UNSEEN:
+        painter.setPen(QPen(theme.color("error"), 2.0))
+        x, y = center.x(), center.y()
+        painter.drawLine(QPointF(x, y - 4.0), QPointF(x, y + 1.0))
+        painter.drawPoint(QPointF(x, y + 4.0))

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.actions import Actions
+from app.conversation import MessageStatus
 from app.session import Session
 from app.session_state import ModelStatus, Notice, RequestPhase
 from app.theme import ThemeManager
@@ -49,7 +50,7 @@ class TabArea(QWidget):
         super().__init__(parent)
         self._session = session
         self._themes = themes
-        self._unseen: set[str] = set()
+        self._unseen: dict[str, Activity] = {}
         self._load_notice: Notice | None = None
         self._closed = ClosedTabs(session)
         self.tabs = ConversationTabs(themes)
@@ -97,6 +98,7 @@ class TabArea(QWidget):
         session.conversation_closed.connect(self._on_conversation_closed)
         session.conversation_changed.connect(self._on_conversation_changed)
         session.request_state_changed.connect(self._on_request_state_changed)
+        session.draft_restored.connect(self._on_draft_restored)
         session.notice_raised.connect(self._on_notice_raised)
         session.model_state_changed.connect(self._on_model_state_changed)
         tabs.currentChanged.connect(self._on_tabs_current_changed)
@@ -202,7 +204,7 @@ class TabArea(QWidget):
         self.show_conversation(conversation_id)
 
     def _on_conversation_closed(self, conversation_id: str) -> None:
-        self._unseen.discard(conversation_id)
+        self._unseen.pop(conversation_id, None)
         page, kept = self.pages.get(conversation_id), self.split.active_page
         if page is self.split.active_page and self.split.other_page is not None:
             kept = self.split.other_page
@@ -219,8 +221,17 @@ class TabArea(QWidget):
     def _on_request_state_changed(self, conversation_id: str) -> None:
         is_shown = self.pages.get(conversation_id) in self.split.shown
         if not self._session.is_busy(conversation_id) and not is_shown:
-            self._unseen.add(conversation_id)
+            path = self._session.conversation(conversation_id).path()
+            if path and path[-1].status is MessageStatus.ERROR:
+                self._unseen[conversation_id] = Activity.FAILED_UNSEEN
+            else:
+                self._unseen.setdefault(conversation_id, Activity.DONE_UNSEEN)
         self._update_mark(conversation_id)
+
+    def _on_draft_restored(self, conversation_id: str) -> None:
+        if self.pages.get(conversation_id) not in self.split.shown:
+            self._unseen[conversation_id] = Activity.FAILED_UNSEEN
+            self._update_mark(conversation_id)
 
     def _on_notice_raised(self, notice: Notice) -> None:
         state = self._session.model_state
@@ -257,7 +268,7 @@ class TabArea(QWidget):
         conversation_id = self.tabs.current_id()
         if not conversation_id:
             return
-        self._unseen.discard(conversation_id)
+        self._unseen.pop(conversation_id, None)
         self._update_mark(conversation_id)
         page = self.page(conversation_id)
         # A click into the other side has put the keyboard there before; a stack that shows another
@@ -277,7 +288,7 @@ class TabArea(QWidget):
             return Activity.STREAMING
         if phase in (RequestPhase.WAITING, RequestPhase.PREFILL):
             return Activity.WAITING
-        return Activity.DONE_UNSEEN if conversation_id in self._unseen else Activity.IDLE
+        return self._unseen.get(conversation_id, Activity.IDLE)
 
     def _update_mark(self, conversation_id: str) -> None:
         if self.tabs.index_of(conversation_id) < 0:
@@ -293,7 +304,7 @@ class TabArea(QWidget):
     def _on_split_changed(self) -> None:
         for page in self.split.shown:
             if isinstance(page, ConversationPage):
-                self._unseen.discard(page.conversation_id)
+                self._unseen.pop(page.conversation_id, None)
                 self._update_mark(page.conversation_id)
 
     def _show_numbered(self, number: int) -> None:

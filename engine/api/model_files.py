@@ -68,22 +68,6 @@ def files_of_gguf(path: Path) -> list[Path]:
     return [path] if part is None else [path.with_name(name) for name in part.names()]
 
 
-def looks_like_model(path: Path) -> bool:
-    """Whether ``path`` is a GGUF file, or a folder with a config.json and safetensors files.
-
-    False for what cannot be read. Reads four bytes of a file, or lists a folder.
-    """
-    try:
-        if path.is_dir():
-            return (path / "config.json").is_file() and bool(_weight_files(path))
-        if path.suffix.lower() != ".gguf" or not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
-    except OSError:
-        return False
-
-
 def model_identity(path: Path) -> ModelIdentity:
     """The identity of the model at ``path``, file or folder; of a part of a GGUF, that of all its
     parts that are there.

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtGui import QInputMethodEvent, QTextCursor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
@@ -79,6 +79,25 @@ def test_the_editor_makes_room_and_gives_it_back(stage: Stage, ask) -> None:
     assert view.acting.editor is None
     assert view.items[1].top == below
     assert view.hasFocus()
+
+
+def test_chinese_lines_are_seen_whole_in_the_editor(stage: Stage, ask) -> None:
+    ask("写一首诗")
+    view = stage.page.transcript
+    hover(stage, 0)
+    QTest.mouseClick(view.buttons.edit, LEFT)
+    edit = view.acting.editor.edit
+    for lines in (1, 3, 16):
+        edit.setPlainText("\n".join(["写一首诗"] * lines))
+        assert edit.verticalScrollBar().maximum() == 0
+    # The widest line stays as it is: the document says nothing of another size.
+    edit.setPlainText("a long line of words" + 2 * "\nx")
+    edit.moveCursor(QTextCursor.MoveOperation.End)
+    for _ in range(2):
+        edit.insertPlainText("诗")
+        edit.moveCursor(QTextCursor.MoveOperation.Up)
+    text = edit.blockBoundingGeometry(edit.document().lastBlock()).bottom()
+    assert edit.viewport().height() >= text
 
 
 def test_esc_in_the_editor_changes_nothing_and_stops_nothing(stage: Stage, ask, qtbot) -> None:

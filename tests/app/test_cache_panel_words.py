@@ -115,7 +115,15 @@ def test_one_block_serves_and_several_serve() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 MB"), (0.368, "0.37 MB"), (9.95, "9.9 MB"), (188.7, "189 MB"), (73_728, "73.7 GB")],
+    [
+        (0, "0 MB"),
+        (0.0041, "4.1 KB"),
+        (0.065, "65 KB"),
+        (0.368, "0.37 MB"),
+        (9.95, "9.9 MB"),
+        (188.7, "189 MB"),
+        (73_728, "73.7 GB"),
+    ],
 )
 def test_sizes(value: float, text: str) -> None:
     assert words.megabytes(value) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt
-from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtGui import QFontMetricsF, QInputMethodEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
@@ -112,6 +112,30 @@ def test_it_grows_to_eight_lines(composer: Composer, qtbot) -> None:
         heights.append(composer.edit.height())
     assert heights[0] < heights[1] < heights[MAX_LINES - 1]
     assert heights[MAX_LINES - 1] == heights[-1]
+
+
+@pytest.mark.parametrize("line", ["x", "写一首诗", "x 诗"])
+def test_eight_lines_are_seen_whole_in_any_letters(composer: Composer, line: str, qtbot) -> None:
+    edit = composer.edit
+    for lines in (1, 2, MAX_LINES):
+        composer.set_text("\n".join([line] * lines))
+        assert edit.verticalScrollBar().maximum() == 0
+    tallest = edit.document().firstBlock().layout().lineAt(0).height()
+    composer.set_text("\n".join([line] * 300))
+    qtbot.waitUntil(lambda: edit.verticalScrollBar().maximum() > 0)
+    assert edit.viewport().height() >= MAX_LINES * tallest
+    assert edit.viewport().height() < (MAX_LINES + 1) * tallest
+
+
+def test_it_grows_when_a_line_gets_a_taller_letter(composer: Composer) -> None:
+    # The widest line stays as it is: the document says nothing of another size.
+    composer.set_text("a long line of words\nx")
+    before = composer.edit.height()
+    composer.edit.insertPlainText("诗")
+    line = composer.edit.document().lastBlock().layout().lineAt(0)
+    assert composer.edit.verticalScrollBar().maximum() == 0
+    if line.height() > QFontMetricsF(composer.edit.font()).height() + 1.0:
+        assert composer.edit.height() > before
 
 
 def test_wrapped_lines_count(composer: Composer, qtbot) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
@@ -88,6 +90,15 @@ def test_html_is_escaped_and_has_the_structure(transcript: Transcript, qtbot) ->
         "<p>A *question*</p>\n<h1>T</h1>\n<p>a &lt;b&gt;x&lt;/b&gt; <b>y</b> $z$</p>\n"
         "<pre><code>&lt;i&gt;</code></pre>"
     )
+
+
+def test_a_table_from_right_to_left_is_copied_as_it_is_read(transcript: Transcript, qtbot) -> None:
+    show(transcript, "| אחת | שתיים |\n|---|---|\n| א $z$ | API |", qtbot)
+    transcript.selection.select_all()
+    assert transcript.selection.text() == "A *question*\n\nאחת\nשתיים\nא $z$\nAPI"
+    table = html(transcript.selection).partition("\n")[2]
+    assert table.startswith('<table border="1" dir="rtl"><tr><th ')
+    assert re.findall(r">([^<>]+)</t", table) == ["אחת", "שתיים", "א $z$", "API"]
 
 
 def test_the_clipboard_gets_every_form(transcript: Transcript, qtbot) -> None:

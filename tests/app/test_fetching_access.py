@@ -126,4 +126,4 @@ def test_a_running_fetch_says_amount_speed_and_time(stage: Stage) -> None:
     view = replace(
         stage.wait(State.PAUSED), state=State.FETCHING, speed=2_500_000.0, seconds_left=40.0
     )
-    assert job_words(view, "h") == "0.05 MB of 0.20 MB · 2.5 MB/s · 40 s left"
+    assert job_words(view, "h") == "50 KB of 205 KB · 2.5 MB/s · 40 s left"

@@ -35,7 +35,6 @@ def test_a_gguf_in_parts_is_one_choice() -> None:
     (choice,) = choices_of(files(*names))
     assert (choice.key, choice.unusable, choice.total_bytes) == ("Q6_K", None, 20)
     assert [file.name for file in choice.files] == names[::-1]
-    assert choice.main_file == "Q6_K--m-Q6_K-00001-of-00002.gguf"
     assert (choice.num_parts, choice.weight_bytes) == (2, 20)
 
 

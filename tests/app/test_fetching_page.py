@@ -32,7 +32,7 @@ def test_a_fetched_model_is_told_and_can_be_loaded(stage: Stage) -> None:
     stage.wait(State.DONE)
     path = str(stage.models_dir / "org--tiny-GGUF" / "tiny-Q4_K_M.gguf")
     stage.qtbot.waitUntil(lambda: fetched == [path])
-    assert stage.row.status.text() == "Fetched and checked · 0.20 MB · apache-2.0"
+    assert stage.row.status.text() == "Fetched and checked · 205 KB · apache-2.0"
     stage.qtbot.mouseClick(stage.row.load_button, Qt.MouseButton.LeftButton)
     stage.qtbot.waitUntil(lambda: stage.view.button.text() == "Load")
     stage.qtbot.mouseClick(stage.view.button, Qt.MouseButton.LeftButton)
@@ -45,7 +45,7 @@ def test_a_fetched_model_is_told_and_can_be_loaded(stage: Stage) -> None:
 def test_pausing_and_going_on_by_the_buttons(stage: Stage) -> None:
     stage.pause_at(50_000)
     stage.wait(State.PAUSED)
-    assert stage.row.status.text() == "Paused at 0.05 MB of 0.20 MB"
+    assert stage.row.status.text() == "Paused at 50 KB of 205 KB"
     assert stage.row.bar.value() == round(1000 * 50_000 / len(CONTENT))
     assert not stage.row.pause_button.isVisible()
     stage.qtbot.mouseClick(stage.row.resume_button, Qt.MouseButton.LeftButton)
@@ -95,7 +95,7 @@ def test_after_a_restart_the_fetch_is_listed(stage: Stage) -> None:
     assert stage.service.close(5.0)
     stage.page.close()
     stage.open()
-    assert stage.row.status.text() == "Paused at 0.05 MB of 0.20 MB"
+    assert stage.row.status.text() == "Paused at 50 KB of 205 KB"
     stage.qtbot.mouseClick(stage.row.resume_button, Qt.MouseButton.LeftButton)
     stage.wait(State.DONE)
 
@@ -119,7 +119,7 @@ def test_stopping_asks_what_to_do_with_the_part(
     stage.pause_at(50_000)
     stage.wait(State.PAUSED)
     box = cancel_box(stage)
-    assert "0.05 MB of it are here" in box.informativeText()
+    assert "50 KB of it are here" in box.informativeText()
     press(box, answer)
     stage.qtbot.waitUntil(lambda: len(stage.parts()) == num_parts)
     stage.qtbot.waitUntil(lambda: len(stage.page.jobs.rows()) == num_jobs)
@@ -129,7 +129,7 @@ def test_a_kept_part_is_offered_to_be_completed(stage: Stage) -> None:
     stage.pause_at(50_000)
     stage.wait(State.PAUSED)
     press(cancel_box(stage), "Keep the part")
-    stage.qtbot.waitUntil(lambda: stage.view.button.text() == "Go on (0.15 MB left)")
+    stage.qtbot.waitUntil(lambda: stage.view.button.text() == "Go on (155 KB left)")
     stage.qtbot.mouseClick(stage.view.button, Qt.MouseButton.LeftButton)
     stage.wait(State.DONE)
     assert stage.hub.content_requests()[-1].range == "bytes=50000-"

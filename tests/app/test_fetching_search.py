@@ -79,10 +79,10 @@ def test_a_choice_shows_licence_sizes_and_fit_before_it_is_fetched(stage: Stage)
     spoken = [
         stage.view.model.index(row).data(Qt.ItemDataRole.AccessibleTextRole) for row in range(3)
     ]
-    assert spoken == ["Q2_K, 0.09 MB, fits", "Q4_K_M, 0.20 MB, fits", "Q8_0, 0.41 MB, fits"]
+    assert spoken == ["Q2_K, 90 KB, fits", "Q4_K_M, 205 KB, fits", "Q8_0, 410 KB, fits"]
     # The usual one is proposed.
     assert stage.view.choice.key == "Q4_K_M"
-    assert stage.view.button.text() == "Fetch (0.20 MB)"
+    assert stage.view.button.text() == "Fetch (205 KB)"
     assert stage.view.button.isEnabled()
 
 
@@ -90,7 +90,7 @@ def test_what_does_not_fit_into_memory_is_said_and_can_be_fetched(stage: Stage) 
     stage.service.free_memory = lambda: 100_000
     stage.choose()
     stage.view.list.setCurrentIndex(stage.view.model.index(2))
-    assert "only 0.10 MB of memory are free" in stage.view.fit.text()
+    assert "only 100 KB of memory are free" in stage.view.fit.text()
     assert stage.view.button.isEnabled()
 
 

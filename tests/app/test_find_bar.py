@@ -112,6 +112,16 @@ def test_chinese_is_found(transcript: Transcript, qtbot) -> None:
     assert find(transcript, "粗文", qtbot).count.text() == "1 of 2"
 
 
+def test_signs_in_a_question_are_found_as_they_were_typed(transcript: Transcript, qtbot) -> None:
+    question = "if a<b and c>d\nthen &amp; else"
+    transcript.set_messages([MessageView("q1", True, question), MessageView("a1", False, "No.")])
+    for words in ("a<b and", "d then", "&amp;"):
+        assert find(transcript, words, qtbot).count.text() == "1 of 1"
+        item = transcript.items[0]
+        (mark,) = transcript.content.finder.marks(item, item.boxes[0])
+        assert question[mark.start : mark.end].replace("\n", " ") == words
+
+
 def test_hits_are_marked_where_they_stand(transcript: Transcript, qtbot) -> None:
     fill(transcript, 1, "😀 two words and words")
     find(transcript, "words", qtbot)

@@ -158,8 +158,11 @@ def test_loading_shows_its_progress_and_can_be_cancelled(library: LibraryStage) 
     library.stage.engine.hold_load.set()
     library.pick(library.good)
     library.press(library.page.deeds.load)
-    library.wait(lambda: library.row(library.good).startswith("Good 7B, loading 100 %"))
+    library.wait(lambda: library.row(library.good).startswith("Good 7B, loading 31 %"))
     assert library.page.deeds.progress.isVisible()
+    assert library.page.deeds.says.text() == "Warming up · 31 %"
+    assert library.page.deeds.progress.value() == 308
+    assert library.stage.window.status_strip.progress.value() == 308
     library.press(library.page.deeds.cancel)
     library.wait(lambda: library.stage.session.model_state.path == "")
     library.stage.engine.hold_load.clear()

@@ -102,6 +102,20 @@ def test_a_model_of_half_the_bytes_is_about_twice_as_fast() -> None:
     assert book.of("/half.gguf", "cpu", GB, 2 * GB) == Speed(20.0, 400.0)
 
 
+def test_a_toy_model_is_not_faster_than_steps_that_read_nothing() -> None:
+    kept = Kept()
+    book = SpeedBook("", kept.save)
+    book.note(BIG, usage(), ran_alone=True)
+    assert book.of("/toy.gguf", "cpu", MB // 10, MB // 10) == Speed(500.0, 100_000.0)
+    # One that ran faster shows that this device can do more.
+    quick = replace(BIG, path="/quick.gguf", weights_bytes=MB, num_parameters=MB)
+    book.note(quick, usage(prefill_s=0.001, ttft_s=0.001, total_s=0.021), ran_alone=True)
+    for each in (book, SpeedBook(kept.text, kept.save)):
+        toy = each.of("/toy.gguf", "cpu", MB // 10, MB // 10)
+        assert toy.decode == pytest.approx(1000.0)
+        assert toy.prefill == pytest.approx(400_000.0)
+
+
 def test_a_small_model_does_not_spoil_what_a_large_one_has_shown() -> None:
     book = SpeedBook("", lambda _text: None)
     large = replace(MODEL, path="large.gguf", weights_bytes=8 * GB, num_parameters=8_000_000_000)
@@ -264,6 +278,7 @@ def test_the_cost_of_a_switch_is_said_with_a_time_only_where_one_is_known() -> N
     plain = "Nothing is lost. 4 conversations, 3,210 tokens, are read again on their next answers."
     assert reread_words(cost, Speed()) == plain
     assert reread_words(cost, Speed(0.0, 1284.0)) == f"{plain} That takes about 2.5 s in all."
+    assert reread_words(cost, Speed(0.0, 100_000.0)) == plain
     assert reread_words(Rereading(), Speed()) == ""
 
 
@@ -277,12 +292,16 @@ def test_what_is_too_long_for_the_other_model_is_said_before() -> None:
 def test_a_speed_that_was_worked_out_is_only_about() -> None:
     assert speed_words(Speed(31.4, is_measured=True)) == "31 tokens/s, as measured here."
     assert speed_words(Speed(3.14)) == "About 3.1 tokens/s, judging by models that ran here."
+    said = [speed_words(Speed(rate)).split()[1] for rate in (0.349, 9.96, 31.4, 357.0, 24_321.0)]
+    assert said == ["0.3", "10", "31", "360", "24,000"]
     assert speed_words(Speed()) == ""
 
 
 def test_sizes_have_the_digits_that_matter() -> None:
-    sizes = [size_words(n) for n in (0, 40_000, 2_500_000, 98 * MB, 999 * MB, 4_900 * MB)]
-    assert sizes == ["0 MB", "0.04 MB", "2.5 MB", "98 MB", "999 MB", "4.9 GB"]
+    small = [size_words(n) for n in (0, 1, 812, 1500, 9_960, 40_000, 999_499)]
+    assert small == ["0 MB", "1 byte", "812 bytes", "1.5 KB", "10 KB", "40 KB", "999 KB"]
+    large = [size_words(n) for n in (999_500, 2_500_000, 98 * MB, 999 * MB, 999_500_000, 4900 * MB)]
+    assert large == ["1.0 MB", "2.5 MB", "98 MB", "999 MB", "1.0 GB", "4.9 GB"]
 
 
 def test_places_are_json_that_anybody_can_read() -> None:

@@ -35,7 +35,7 @@ def library(qtbot) -> Iterator[LibraryStage]:
 
 def test_each_row_says_what_the_model_is_and_whether_it_fits(library: LibraryStage) -> None:
     assert library.row(library.good) == (
-        "Good 7B, fits, Qwen 3 · Q4_K · 0.00 MB · 32,768 tokens · apache-2.0"
+        "Good 7B, fits, Qwen 3 · Q4_K · 1.0 KB · 32,768 tokens · apache-2.0"
     )
     assert "too large" in library.row(library.large)
     assert "cannot be read" in library.row(library.cut)
@@ -70,7 +70,7 @@ def test_of_the_loaded_model_it_says_what_it_takes_and_how_its_weights_lie(
     )
     library.pick(library.good)
     library.press(library.page.deeds.load)
-    library.wait(lambda: "Weights 3.0 GB, and 0.51 MB of cache" in library.words())
+    library.wait(lambda: "Weights 3.0 GB, and 508 KB of cache" in library.words())
     assert "packed, as in the file" in library.words()
 
 
@@ -220,6 +220,20 @@ def test_fetches_are_counted_whichever_page_is_shown(
     monkeypatch.setattr(fetches, "active_count", lambda: 2)
     fetches.jobs_changed.emit()
     assert library.window.pages.buttons[1].text() == "Fetch models (2)"
+
+
+def test_the_keyboard_goes_to_where_a_page_begins(library: LibraryStage) -> None:
+    window = library.window
+    window.activateWindow()
+    library.wait(window.isActiveWindow)
+    window.pages.buttons[1].click()
+    assert window.focusWidget() is window.fetch_page.edit
+    window.hide()
+    window.pages.buttons[1].setFocus()
+    window.present()
+    assert window.focusWidget() is window.fetch_page.edit
+    window.pages.buttons[0].click()
+    assert window.focusWidget() is library.page.list
 
 
 def test_what_fits_of_the_fetched_is_weighed_against_the_memory_where_models_run(

@@ -13,6 +13,7 @@ from app.session_state import ModelStatus
 from app.widgets.swatch import Activity
 from engine.api.commands import LoadModel, Submit
 from engine.api.errors import ModelFileError, PromptTooLongError, StarterModelMissingError
+from engine.api.events import FinishReason
 from tests.helpers.window_stage import SHORT, Stage, send, wait_idle, window_stage
 
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -95,6 +96,34 @@ def test_four_tabs_stream_at_once(slow_stage: Stage, qtbot) -> None:
     for conversation_id in ids:
         slow_stage.session.stop(conversation_id)
     wait_idle(slow_stage, qtbot)
+
+
+def test_a_question_refused_in_the_back_is_marked_as_failed(stage: Stage, qtbot) -> None:
+    first = send(stage, "Question")
+    wait_idle(stage, qtbot)
+    stage.engine.refusal = lambda _submit: PromptTooLongError("too long")
+    stage.window.submit_text(first, "Another")
+    stage.window.new_tab()
+    tabs = stage.window.tab_area.tabs
+    qtbot.waitUntil(lambda: tabs._marks[first][1] is Activity.FAILED_UNSEEN)
+    wait_idle(stage, qtbot)
+    assert tabs._marks[first][1] is Activity.FAILED_UNSEEN
+    stage.window.show_conversation(first)
+    assert tabs._marks[first][1] is Activity.IDLE
+
+
+def test_an_answer_that_breaks_off_in_the_back_is_marked_as_failed(
+    slow_stage: Stage, qtbot
+) -> None:
+    first = send(slow_stage, "Question")
+    answer = slow_stage.session.conversation(first).path()[-1]
+    qtbot.waitUntil(lambda: len(answer.content) > 20)
+    slow_stage.window.new_tab()
+    (running,) = slow_stage.engine._requests.running
+    error = ModelFileError("gone").info()
+    slow_stage.engine._requests.finish(running, FinishReason.ERROR, error)
+    tabs = slow_stage.window.tab_area.tabs
+    qtbot.waitUntil(lambda: tabs._marks[first][1] is Activity.FAILED_UNSEEN)
 
 
 def test_an_answer_in_the_back_is_marked_until_it_is_seen(stage: Stage, qtbot) -> None:

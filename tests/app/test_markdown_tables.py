@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from app.find_text import plain_text, read_text
 from app.markdown import MarkdownStream, split_blocks
 from app.markdown_blocks import TABLE
 from app.markdown_tables import LONGEST_TABLE, SEGMENT_ROWS, columns_of
@@ -49,3 +52,45 @@ def test_a_streamed_table_is_that_of_the_whole_text(rows: int, step: int) -> Non
 
 def test_widths_of_columns_come_from_the_text() -> None:
     assert columns_of(["| a | long words |", "|---|---|", "| 中文 | x |"]) == (6, 12)
+
+
+def test_a_table_from_right_to_left_has_its_cells_in_reverse() -> None:
+    (block,) = split_blocks("| אחת $a$ | שתיים | API $b$ |\n|---|:-:|:--|\n| 1 | 2 $c$ | 3 $d$ |\n")
+    assert block.mirrored
+    assert block.html.count("<tr>") == 2
+    cells = plain_text(block).split("\n")
+    assert cells == ["API $b$", "שתיים", "אחת $a$", "3 $d$", "2 $c$", "1", ""]
+    assert read_text(block).split("\n") == [*cells[2::-1], *cells[5:2:-1], ""]
+    # What the Markdown says of a side is meant so; where it says nothing, text begins at the right.
+    assert re.findall(' align="(.*?)"', block.html) == 2 * ["left", "center", "right"]
+
+
+@pytest.mark.parametrize(
+    ("head", "mirrored"),
+    [
+        ("| # | الاسم | العمر |", True),
+        ("| ID | الاسم | العمر |", True),
+        ("| الأمر | API | x |", False),
+        ("| الأمر | API |", True),
+        ("| English | العربية |", False),
+        ("| a | b |", False),
+        ("| | |", False),
+    ],
+)
+def test_a_tables_direction_is_that_of_most_of_its_heads(head: str, mirrored: bool) -> None:
+    columns = head.count("|") - 1
+    (block,) = split_blocks(f"{head}\n{'|---' * columns}|\n{'| x ' * columns}|\n")
+    assert block.mirrored is mirrored
+
+
+@pytest.mark.parametrize("step", [40, 997])
+def test_all_segments_of_a_table_have_its_direction(step: int) -> None:
+    text = table(100).replace("| a $x$ | b | c |", "| שם $x$ | ערך | הסבר |")
+    stream = MarkdownStream()
+    for start in range(0, len(text), step):
+        stream.append(text[start : start + step])
+        stream.refresh()
+    stream.finish()
+    assert [b.mirrored for b in stream.closed] == [True] * 3
+    assert stream.closed == split_blocks(text)
+    assert {b.columns for b in stream.closed} == {(columns_of(text.split("\n")[:32]))}

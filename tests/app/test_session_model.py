@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.conversation import MessageStatus
-from app.session_state import ModelStatus, RequestPhase
+from app.session_state import ModelState, ModelStatus, RequestPhase
 from engine.api.commands import LoadModel
 from engine.api.errors import (
     ModelFileError,
@@ -100,12 +100,14 @@ def test_a_model_that_was_loaded_is_loaded_again_at_the_next_start(stage: Stage)
 
 
 def test_loading_reports_its_progress(stage: Stage) -> None:
-    seen: list[tuple[str, float]] = []
-
-    def on_change() -> None:
-        seen.append((stage.session.model_state.stage, stage.session.model_state.fraction))
-
-    stage.session.model_state_changed.connect(on_change)
+    seen: list[ModelState] = []
+    stage.session.model_state_changed.connect(lambda: seen.append(stage.session.model_state))
     stage.start()
-    assert ("weights", 0.5) in seen
+    stages = [(state.stage, state.fraction) for state in seen]
+    assert stages[1:4] == [("weights", 0.0), ("weights", 0.5), ("warm_up", 0.0)]
+    first, half, last = (state.progress for state in seen[1:4])
+    assert 0.0 == first < half < last < 1.0
     assert stage.session.model_state.info == MODEL
+    stage.session.load_model("other.gguf")
+    stage.wait(lambda: stage.session.model_state.status is ModelStatus.READY)
+    assert [state.progress for state in seen[5:9]] == [0.0, first, half, last]

@@ -172,3 +172,21 @@ def test_both_sides_stay_when_the_window_is_made_anew(stage: Stage, qtbot) -> No
     qtbot.waitUntil(lambda: stage.window.tab_area is not before)
     assert shown(stage) == [ids[0], ids[2]]
     assert stage.window.actions_registry["split_view"].isChecked()
+
+
+def test_a_heading_without_room_ends_in_an_ellipsis(stage: Stage) -> None:
+    title = "A long title about many things"
+    first = stage.page.conversation_id
+    stage.window.new_tab()
+    stage.session.rename(first, title)
+    stage.window.tab_area.sides.show_beside(first)
+    right = stage.window.tab_area.split.panes[1]
+    right.title.setFixedWidth(120)
+    shown = right.title.shown_text()
+    assert shown.endswith("…")
+    assert title.startswith(shown[:-1])
+    assert right.title.fontMetrics().horizontalAdvance(shown) <= 120
+    assert right.title.text() == title
+    narrow = right.title.grab().toImage()
+    right.title.setText(shown)
+    assert right.title.grab().toImage() == narrow

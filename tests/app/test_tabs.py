@@ -52,6 +52,7 @@ def test_a_title_with_html_is_no_html(tabs: ConversationTabs) -> None:
         (Activity.STREAMING, "answering"),
         (Activity.WAITING, "waiting"),
         (Activity.DONE_UNSEEN, "new answer"),
+        (Activity.FAILED_UNSEEN, "failed"),
     ],
 )
 def test_activity_is_told_to_screen_readers(

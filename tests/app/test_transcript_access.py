@@ -11,7 +11,13 @@ from PySide6.QtWidgets import QApplication
 from app.theme import ThemeManager
 from app.widgets.transcript import access
 from app.widgets.transcript.view import Transcript
-from tests.helpers.transcript_stage import answer, question, refresh, shown_transcript
+from tests.helpers.transcript_stage import (
+    answer,
+    light_theme,
+    question,
+    refresh,
+    shown_transcript,
+)
 
 MANY = "\n\n".join(f"Paragraph {n} with some words in it." for n in range(60))
 ROLE, TEXT = QAccessible.Role, QAccessible.Text
@@ -35,6 +41,20 @@ def transcript(qtbot, qapp) -> Transcript:
 
 def interface(view: Transcript):
     return QAccessible.queryAccessibleInterface(view)
+
+
+def test_an_error_in_making_the_interface_is_told_and_leaves_qt_in_order(
+    qtbot, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_view: Transcript) -> access.TranscriptAccess:
+        raise ValueError("no interface")
+
+    with monkeypatch.context() as patch, qtbot.captureExceptions() as told:
+        patch.setattr(access, "TranscriptAccess", fail)
+        other = Transcript(light_theme())
+        qtbot.addWidget(other)
+        interface(other)
+    assert {str(error) for _kind, error, _trace in told} == {"no interface"}
 
 
 def focus(view: Transcript) -> None:
@@ -63,6 +83,15 @@ def test_a_long_answer_is_named_by_its_beginning_and_valued_whole(transcript: Tr
     last = interface(transcript).child(3)
     assert len(last.text(TEXT.Name)) < 4_100
     assert last.text(TEXT.Value).splitlines() == text.split("\n\n")
+
+
+def test_a_table_from_right_to_left_is_spoken_from_its_first_column(
+    transcript: Transcript,
+) -> None:
+    table = "| אחת | שתיים |\n|---|---|\n| א $z$ | API |"
+    transcript.set_messages([question(1), answer(1, table)])
+    said = interface(transcript).child(1).text(TEXT.Value)
+    assert said.split("\n") == ["אחת", "שתיים", "א $z$", "API"]
 
 
 def test_children_are_where_they_are_painted(transcript: Transcript) -> None:
@@ -184,6 +213,20 @@ def test_right_to_left_paragraphs_begin_at_the_right(transcript: Transcript) -> 
     assert line.naturalTextRect().right() > boxes[0].text_width - 2
     english_line = english.firstBlock().layout().lineAt(0)
     assert english_line.naturalTextRect().left() < 2
+
+
+def test_each_line_of_a_question_has_a_direction_of_its_own(transcript: Transcript) -> None:
+    transcript.set_messages([question(1, "שלום\n\n| 1 | a |\nעולם")])
+    (box,) = transcript.items[0].boxes
+    block = box.document.begin()
+    found = []
+    while block.isValid():
+        found.append((block.text(), block.textDirection()))
+        block = block.next()
+    left, right = Qt.LayoutDirection.LeftToRight, Qt.LayoutDirection.RightToLeft
+    assert found == [("שלום", right), ("", left), ("| 1 | a |", left), ("עולם", right)]
+    last = box.document.lastBlock().layout().lineAt(0).naturalTextRect()
+    assert last.right() == pytest.approx(box.document.textWidth(), abs=2.0)
 
 
 def test_a_right_to_left_question_lies_within_its_bubble(transcript: Transcript) -> None:

@@ -37,9 +37,9 @@ SEEDS_KEYS = [
 STEP_KEYS = {"step_ms", "tok_s", "engine_us", "submit_ms", "result_ms", "device_ms"}
 
 
-def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_script(*arguments: str, script: Path = SCRIPT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False
     )
 
 
@@ -50,6 +50,13 @@ def test_every_workload_has_its_module() -> None:
         "suite",
     ]
     assert all((folder / f"{module}.py").is_file() for module in MODULES.values())
+
+
+def test_the_sampling_script_asked_for_help_measures_nothing() -> None:
+    done = run_script("--help", script=SCRIPT.with_name("sampling_rates.py"))
+    assert done.returncode == 0, done.stderr
+    assert "--sweep" in done.stdout
+    assert '{"' not in done.stdout
 
 
 def test_script_writes_what_its_last_line_says(tmp_path: Path) -> None:

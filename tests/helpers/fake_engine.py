@@ -222,8 +222,8 @@ class FakeEngine(QueueClient):
 
     def _load(self, command: LoadModel) -> None:
         self._drop_model()
-        for fraction in (0.0, 0.5, 1.0):
-            self.post(ModelLoading("weights", fraction))
+        for stage, fraction in (("weights", 0.0), ("weights", 0.5), ("warm_up", 0.0)):
+            self.post(ModelLoading(stage, fraction))
             time.sleep(self._load_s / 3)
         while self.hold_load.is_set():
             time.sleep(0.005)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import tasks
 from environment import BUILD, DEVELOPMENT, RUNTIME, Environment
 from problem import Problem
+from tests.benchmarks import engine, gui
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,13 +143,20 @@ def test_self_test_that_was_only_slow_is_done_again(
 
 @pytest.mark.parametrize(
     ("workload", "script"),
-    [("window", "gui"), ("panel", "gui"), ("cpu", "engine"), ("W1", "engine")],
+    [(name, "gui") for name in gui.WORKLOADS] + [(name, "engine") for name in engine.MODULES],
 )
 def test_bench_finds_the_script(environment: FakeEnvironment, workload: str, script: str) -> None:
     tasks.main(["bench", workload, "--json", "x"])
     path = ROOT / "tests" / "benchmarks" / f"{script}.py"
     assert path.exists()
     assert environment.ran == [(str(path), workload, "--json", "x")]
+
+
+def test_the_help_of_bench_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tasks.main(["bench", "--help"])
+    said = set(re.findall(r"[\w-]+", capsys.readouterr().out))
+    assert set(gui.WORKLOADS) | set(engine.MODULES) <= said
 
 
 def test_build_passes_its_arguments_on(environment: FakeEnvironment) -> None:

@@ -97,7 +97,7 @@ class DeedBar(QFrame):
         is_next, is_loading = standing is Standing.NEXT, standing is Standing.LOADING
         asks = bool(self._asks)
         self.progress.setVisible(is_loading)
-        self.progress.setValue(round(state.fraction * 1000))
+        self.progress.setValue(round(state.progress * 1000))
         self.load.setText(self._load_words(row))
         set_property(self.load, "kind", "" if standing is Standing.TOO_LARGE else "primary")
         self.load.setVisible(not asks and (standing in _LOADABLE or self._wants_reload(row)))
@@ -131,7 +131,7 @@ class DeedBar(QFrame):
                 then = tr("What has come stays, and a stopped answer can be continued.")
             words = sentences(words, then)
         elif row.standing is Standing.LOADING:
-            words = f"{stage_words(state)} · {state.fraction * 100:.0f} %"
+            words = f"{stage_words(state)} · {state.progress * 100:.0f} %"
             words += f" · {state.detail}" if state.detail else ""
         self.says.setText(words)
         self.says.setVisible(bool(words))

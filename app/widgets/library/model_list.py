@@ -86,7 +86,7 @@ class ModelListModel(RowListModel[ModelRow]):
         is_default = self._settings.values.model_path == load_path
         about = about_words(entry, shares_name)
         spoken = row_words(entry, words, is_default, about)
-        fraction = state.fraction if standing is Standing.LOADING else 0.0
+        fraction = state.progress if standing is Standing.LOADING else 0.0
         return ModelRow(entry, standing, words, is_default, about, spoken, fraction)
 
 

@@ -87,7 +87,16 @@ class LibraryWindow(BuiltWindow):
         button.setAccessibleName(button.text())
 
     def _on_page_changed(self) -> None:
-        self._page = next(n for n, button in enumerate(self.pages.buttons) if button.isChecked())
+        self._page = self.pages.current
+        self._focus_page()
+
+    def _focus_page(self) -> None:
+        """Puts the keyboard where what is done on the page begins."""
+        assert self.models is not None
+        if self._page:
+            self.fetch_page.focus_search()
+        else:
+            self.models.list.setFocus()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -96,8 +105,7 @@ class LibraryWindow(BuiltWindow):
         self._session.library.describe_again()
         focused = self.focusWidget()
         if focused is None or focused in self.pages.buttons:
-            assert self.models is not None
-            self.models.list.setFocus()
+            self._focus_page()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)

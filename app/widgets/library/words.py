@@ -17,14 +17,24 @@ from engine.api.model_description import DescriptionNote, ModelDescription
 TAB_TOKENS = 8192
 """Of a conversation that is long already; the estimate says how many of these the cache holds."""
 
+_WORTH_SAYING_S = 0.1
+
 
 def size_words(num_bytes: int) -> str:
-    """``98 MB``, ``4.9 GB``: powers of ten, as files are sold."""
-    megabytes = num_bytes / 1e6
-    if megabytes >= 1000.0:
-        return tr("{value} GB", value=f"{megabytes / 1000.0:,.1f}")
-    digits = 0 if megabytes >= 10.0 or not num_bytes else 1 if megabytes >= 1.0 else 2
-    return tr("{value} MB", value=f"{megabytes:,.{digits}f}")
+    """``812 bytes``, ``40 KB``, ``98 MB``, ``4.9 GB``: powers of ten, as files are sold."""
+    if not num_bytes:
+        return tr("{value} MB", value="0")
+    if num_bytes < 1000:
+        return tr_n("{n} byte", "{n} bytes", num_bytes)
+    if num_bytes < 999_500:
+        return tr("{value} KB", value=_two_digits(num_bytes / 1e3))
+    if num_bytes < 999_500_000:
+        return tr("{value} MB", value=_two_digits(num_bytes / 1e6))
+    return tr("{value} GB", value=f"{num_bytes / 1e9:,.1f}")
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
 def disk_words(entry: ModelEntry) -> str:
@@ -63,7 +73,7 @@ def about_words(entry: ModelEntry, shares_name: bool = False) -> str:
 def standing_words(standing: Standing, state: ModelState) -> str:
     """One or two words for a row; empty for a model that simply could be loaded."""
     if standing is Standing.LOADING:
-        return tr("loading {percent} %", percent=f"{state.fraction * 100:.0f}")
+        return tr("loading {percent} %", percent=f"{state.progress * 100:.0f}")
     return {
         Standing.LOADED: tr("loaded"),
         Standing.NEXT: tr("next"),
@@ -149,7 +159,9 @@ def speed_words(speed: Speed) -> str:
     """How fast it has been here, or would about be; empty if nothing is known."""
     if speed.decode < 0.05:
         return ""
-    rate = f"{speed.decode:,.0f}" if speed.decode >= 10.0 else f"{speed.decode:,.1f}"
+    # Two digits of what is worked out: more would promise too much.
+    decode = speed.decode if speed.is_measured else float(f"{speed.decode:.1e}")
+    rate = f"{decode:,.0f}" if decode >= 10.0 else f"{decode:,.1f}"
     if speed.is_measured:
         return tr("{rate} tokens/s, as measured here.", rate=rate)
     return tr("About {rate} tokens/s, judging by models that ran here.", rate=rate)
@@ -166,8 +178,8 @@ def reread_words(cost: Rereading, speed: Speed, about: ModelDescription | None =
         cost.num_conversations,
         tokens=f"{cost.num_tokens:,}",
     )
-    if speed.prefill > 0.0:
-        seconds = cost.num_tokens / speed.prefill
+    seconds = cost.num_tokens / speed.prefill if speed.prefill > 0.0 else 0.0
+    if seconds >= _WORTH_SAYING_S:
         time = tr("That takes about {time} in all.", time=duration_words(seconds))
         words = sentences(words, time)
     if cost.num_too_long and about is not None:

@@ -15,11 +15,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAccessibleWidget
 
-from app.find_text import plain_text
+from app.find_text import read_text
 from app.i18n import tr
 from app.markdown import split_blocks
 from app.markdown_blocks import Block
 from app.markdown_thoughts import answer_text
+from app.overrides import guarded
 from app.widgets.item_access import ItemAccess
 from app.widgets.transcript.message import MessageItem
 
@@ -131,7 +132,7 @@ def spoken(item: MessageItem, limit: int | None = None) -> str:
     parts: list[str] = []
     size = 0
     for block in _blocks(item, limit):
-        text = plain_text(block).strip()
+        text = read_text(block).strip()
         marker = block.marker if block.marker != "•" else ""
         parts.append(f"{marker} {text}".strip())
         size += len(text)
@@ -158,7 +159,7 @@ def _description_of(item: MessageItem, total: int) -> str:
 @cache
 def install() -> None:
     """Makes Qt ask here for the accessible interface of a transcript."""
-    QAccessible.installFactory(_make)
+    QAccessible.installFactory(guarded(_make))
 
 
 def _make(_class_name: str, widget: QObject) -> QAccessibleInterface | None:

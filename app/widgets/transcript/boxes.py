@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QTextDocument
 
-from app.find_text import plain_text
+from app.find_text import plain_text, read_text
 from app.highlight import ROOT, Span, Stack, lex
-from app.markdown_blocks import CODE, FORMULA, HEADING, RULE, TABLE, TEXT, THOUGHT, Block
+from app.markdown_blocks import CODE, FORMULA, HEADING, PLAIN, RULE, TABLE, TEXT, THOUGHT, Block
+from app.markdown_inline import begins_right_to_left
 from app.markdown_math import with_sources
 from app.widgets.transcript.code import OpenCode
 from app.widgets.transcript.documents import DocumentFactory
@@ -17,7 +17,6 @@ from app.widgets.transcript.documents import DocumentFactory
 if TYPE_CHECKING:
     from app.widgets.transcript.sections import Section
 
-PLAIN = "plain"
 INDENT = 24.0
 QUOTE = 16.0
 CODE_PADDING = 12.0
@@ -110,8 +109,8 @@ class BlockBox:
             return self.block.html
         if self.block.kind in (RULE, THOUGHT):
             return ""
-        if self.document is None:
-            text = plain_text(self.block).replace("\u00a0", " ")
+        if self.document is None or self.block.mirrored:
+            text = read_text(self.block).replace("\u00a0", " ")
         else:
             text = with_sources(self.document.toPlainText(), self.block.formulas)
         return text.strip("\n")
@@ -227,11 +226,9 @@ def _is_right_to_left(block: Block) -> bool:
     """True if the first letter of a block that stands beside something says so."""
     if block.kind == CODE or not (block.indent or block.quote):
         return False
-    for sign in plain_text(block)[:_FIRST_CHARS]:
-        direction = unicodedata.bidirectional(sign)
-        if direction in ("L", "R", "AL"):
-            return direction != "L"
-    return False
+    if block.kind == TABLE:
+        return block.mirrored
+    return begins_right_to_left(plain_text(block)[:_FIRST_CHARS])
 
 
 _FIRST_CHARS = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData
 from PySide6.QtGui import QGuiApplication
 
-from app.markdown_blocks import CODE, FORMULA, HEADING, RULE, TABLE, Block
+from app.markdown_blocks import CODE, FORMULA, HEADING, PLAIN, RULE, TABLE, Block
 from app.markdown_math import PLACEHOLDER
 from app.markdown_thoughts import answer_text
-from app.widgets.transcript.boxes import PLAIN, BlockBox
+from app.widgets.transcript.boxes import BlockBox
 from app.widgets.transcript.message import MessageItem
 from app.widgets.transcript.selection import Chosen, Selection
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from app.widgets.transcript.view import Transcript
 
 _INDENT = "  "
+_CELL = re.compile(r"<(t[dh])\b.*?</\1>")
 
 
 def mime_data(selection: Selection) -> QMimeData:
@@ -144,6 +146,11 @@ def _box_html(piece: Chosen) -> str:
     if block.kind == RULE:
         return "<hr>"
     inner = _with_formulas(block)
+    if block.kind == TABLE and block.mirrored:
+        rows = (_CELL.finditer(row) for row in inner.split("</tr>")[:-1])
+        cells = (reversed([cell[0] for cell in row]) for row in rows)
+        inner = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
+        return f'<table border="1" dir="rtl">{inner}</table>'
     if block.kind == TABLE:
         return f'<table border="1">{inner}</table>'
     if block.kind == HEADING:

@@ -13,6 +13,7 @@ from PySide6.QtGui import (
     QFontMetricsF,
     QImage,
     QPainter,
+    QTextBlockFormat,
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
@@ -89,6 +90,9 @@ class DocumentFactory:
         self._quiet_style = self._style_sheet(theme.colors["muted"])
         self._formats = {name: _colored(color) for name, color in theme.syntax.items()}
         self._formats[""] = _colored(theme.colors["text"])
+        self._plain_line = QTextBlockFormat()
+        proportional = QTextBlockFormat.LineHeightTypes.ProportionalHeight
+        self._plain_line.setLineHeight(self._line_percent, proportional.value)
 
     @property
     def fonts(self) -> tuple[QFont, QFont]:
@@ -114,7 +118,7 @@ class DocumentFactory:
         shown = self._shown(block)
         document.setHtml(self._html(shown))
         if block.columns:
-            _set_columns(document, block.columns)
+            _set_columns(document, block.columns[::-1] if block.mirrored else block.columns)
         if self._object is not None and shown.formulas:
             self._object.place(document, shown.formulas)
 
@@ -144,8 +148,10 @@ class DocumentFactory:
         if block.kind == TABLE:
             line = self.theme.colors["strong_line"]
             width = ' width="100%"' if block.columns else ""
+            # A frame at the right is placed there; text would flow around it, but there is none.
+            side = ' align="right"' if block.mirrored and not block.columns else ""
             return (
-                f'<table{width} border="1" cellspacing="0" cellpadding="{CELL_PADDING:g}" '
+                f'<table{width}{side} border="1" cellspacing="0" cellpadding="{CELL_PADDING:g}" '
                 f'style="border-collapse:collapse; border-color:{line}; border-style:solid">'
                 f"{block.html}</table>"
             )
@@ -170,12 +176,13 @@ class DocumentFactory:
         document.setTextWidth(width)
 
     def plain(self, text: str) -> QTextDocument:
-        """Text as it was typed."""
+        """Text as it was typed. Each line is a paragraph, and so has a direction of its own."""
         document = SafeDocument(self.body_font)
-        document.setDefaultStyleSheet(self._style)
-        lines = escape(text).replace("\n", "<br>")
-        style = f"margin:0; line-height:{self._line_percent}%; white-space:pre-wrap"
-        document.setHtml(f'<p style="{style}">{lines}</p>')
+        document.setPlainText(text)
+        cursor = QTextCursor(document)
+        cursor.select(QTextCursor.SelectionType.Document)
+        cursor.mergeBlockFormat(self._plain_line)
+        cursor.mergeCharFormat(self._formats[""])
         return document
 
     def code(self, spans: list[Span]) -> QTextDocument:

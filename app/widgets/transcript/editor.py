@@ -76,10 +76,8 @@ class MessageEditor(QFrame):
 
     def fit(self) -> None:
         """As high as its text, within bounds; the message below makes room."""
-        wanted = max(self.edit.document().size().height(), _MIN_LINES)
-        lines = min(wanted, _MAX_LINES)
-        self.edit.setFixedHeight(round(lines * self.edit.fontMetrics().lineSpacing()) + 14)
-        if lines == wanted:
+        self.edit.setFixedHeight(self.edit.fitting_height(_MIN_LINES, _MAX_LINES))
+        if self.edit.document().size().height() <= _MAX_LINES:
             # It was too small when the last line came, and has scrolled.
             self.edit.verticalScrollBar().setValue(0)
         height = float(self.sizeHint().height())
@@ -109,6 +107,8 @@ class MessageEditor(QFrame):
         return super().event(event)
 
     def _on_text_changed(self) -> None:
+        # A line may have become taller with a letter.
+        self.fit()
         self.save_button.setEnabled(bool(self.edit.toPlainText().strip()))
         self.changed.emit()
 

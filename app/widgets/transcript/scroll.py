@@ -66,16 +66,19 @@ class Scroll:
             anchor, self._wanted = self._wanted, None
             self._kept = anchor
         page, bar = self._page, self._area.verticalScrollBar()
-        self.is_settling = True
         view = self._area.viewport()
         height = float(view.height())
-        y = page.settle(self.y, height, height * 0.5, self.follows, anchor)
-        bar.setRange(0, max(0, round(page.height - height)))
-        bar.setPageStep(max(1, view.height() - 40))
-        bar.setValue(round(y))
-        keep = height * _KEEP_PAGES
-        page.release(y - keep, y + height + keep)
-        self.is_settling = False
+        self.is_settling = True
+        try:
+            y = page.settle(self.y, height, height * 0.5, self.follows, anchor)
+            bar.setRange(0, max(0, round(page.height - height)))
+            bar.setPageStep(max(1, view.height() - 40))
+            bar.setValue(round(y))
+            keep = height * _KEEP_PAGES
+            page.release(y - keep, y + height + keep)
+        finally:
+            # What fails once must not hold the page still for good.
+            self.is_settling = False
         view.update()
 
     def user_moved(self) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from app.markdown import MarkdownStream
-from app.markdown_blocks import THOUGHT, Block
+from app.markdown_blocks import PLAIN, THOUGHT, Block
 from app.markdown_slices import TextSlice, between_characters
-from app.widgets.transcript.boxes import PLAIN, BlockBox
+from app.widgets.transcript.boxes import BlockBox
 from app.widgets.transcript.documents import DocumentFactory
 
 MAX_BOXES = 48

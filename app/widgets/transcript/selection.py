@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
-from app.widgets.transcript.boxes import PLAIN, BlockBox
+from app.markdown_blocks import PLAIN
+from app.widgets.transcript.boxes import BlockBox
 from app.widgets.transcript.formula_object import with_drawn
 from app.widgets.transcript.message import MessageItem
 from app.widgets.transcript.page import Page
