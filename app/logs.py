@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
 from engine.api.files import replace_file
 
 MAX_LOG_BYTES = 1_000_000
+REPEAT_S = 10.0
+"""The same error in the window's thread is told again after so long."""
 _HANDLER_NAME = "quire-log"
 _LOG = logging.getLogger(__name__)
 _LEVELS = {
@@ -75,39 +78,66 @@ def close_log() -> None:
             handler.close()
 
 
+class _Recent:
+    """The errors told in the last ``REPEAT_S``.
+
+    What fails while it is drawn, or at each piece of an answer, fails many times a second.
+    """
+
+    def __init__(self) -> None:
+        self._told_at: dict[str, float] = {}
+
+    def add(self, lines: str) -> bool:
+        """False if it is among them already."""
+        now = time.monotonic()
+        self._told_at = {each: at for each, at in self._told_at.items() if now - at < REPEAT_S}
+        is_new = lines not in self._told_at
+        if is_new:
+            self._told_at[lines] = now
+        return is_new
+
+
 def catch_uncaught(report: ReportUncaught) -> None:
     """Logs exceptions that nobody caught, in any thread, and hands one line to ``report``."""
+    recent = _Recent()
 
     def on_exception(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         if issubclass(kind, KeyboardInterrupt):
             return
-        _log_uncaught("main", kind, error, trace)
-        report("main", _one_line(error))
+        _forget_last_error()
+        lines = "".join(traceback.format_exception(kind, error, trace))
+        if recent.add(lines):
+            _log_uncaught("main", lines)
+            report("main", _one_line(error))
 
     def on_thread_exception(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is None or issubclass(args.exc_type, SystemExit):
             return
         name = "" if args.thread is None else args.thread.name
-        _log_uncaught(name, args.exc_type, args.exc_value, args.exc_traceback)
+        lines = traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        _log_uncaught(name, "".join(lines))
         report(name, _one_line(args.exc_value))
 
     sys.excepthook = on_exception
     threading.excepthook = on_thread_exception
 
 
-def _log_uncaught(
-    thread: str,
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-) -> None:
-    lines = "".join(traceback.format_exception(kind, error, trace))
+def _log_uncaught(thread: str, lines: str) -> None:
     _LOG.error("uncaught in thread %s\n%s", thread, lines)
-    # A windowed build on Windows has no stderr.
+    # A windowed build on Windows has no stderr; that of others may be closed by now.
     if sys.stderr is not None:
-        sys.stderr.write(lines)
+        with suppress(OSError, ValueError):
+            sys.stderr.write(lines)
+
+
+def _forget_last_error() -> None:
+    """Python keeps it for a debugger, with all frames that it went through: widgets, too, which
+    would outlive their window and Qt.
+    """
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        vars(sys).pop(name, None)
 
 
 def _one_line(error: BaseException) -> str:

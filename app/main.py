@@ -20,6 +20,7 @@ from app.error_text import describe_error
 from app.garbage import hold_back
 from app.i18n import Language, tr
 from app.input_method import use_an_input_method_that_is_there
+from app.overrides import guard_overrides
 from app.paths import Profile
 from app.relaunch import relaunch
 from app.settings import Settings
@@ -44,6 +45,7 @@ def main(
     """
     options = parse(sys.argv[1:] if argv is None else argv)
     hold_back()
+    guard_overrides()
     # Held here, so that everything that _run makes is gone before Qt is.
     qt = _qt_application()
     if options.trace is not None:
@@ -53,6 +55,11 @@ def main(
         return _run(qt, options, profile, engine, start_again)
     import tempfile
 
+    from app.self_test_report import Report
+
+    if options.json_file is not None:
+        # At once, so that a process that dies leaves one too.
+        Report().write(options.json_file)
     # Windows keeps the files of a process that was ended hard; the test must not fail for that.
     with tempfile.TemporaryDirectory(prefix="quire-", ignore_cleanup_errors=True) as folder:
         return _run(qt, options, Profile(Path(folder)), engine, start_again)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from app.conversation import Message
 from engine.api.params import TurnTokens
@@ -68,6 +69,11 @@ class Report:
     def to_json(self) -> str:
         """One line."""
         return json.dumps(asdict(self), ensure_ascii=False)
+
+    def write(self, file: Path) -> None:
+        """In place of what is there; the folder is made. Raises OSError."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self.to_json() + "\n", encoding="utf-8")
 
 
 def tab_report(answer: Message) -> TabReport:

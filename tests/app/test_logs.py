@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,6 +91,51 @@ def test_an_uncaught_error_of_a_slot_is_reported(
         QTimer.singleShot(0, fail)
         qtbot.waitUntil(lambda: bool(reported))
     assert reported == [("main", "ValueError: in a slot")]
+
+
+def test_an_error_that_repeats_is_told_once_in_a_while(
+    reported: list[tuple[str, str]], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds in (0.0, 1.0, logs.REPEAT_S + 0.5):
+        monkeypatch.setattr("app.logs.time.monotonic", lambda seconds=seconds: 100.0 + seconds)
+        sys.excepthook(ValueError, ValueError("again"), None)
+    sys.excepthook(ValueError, ValueError("another"), None)
+    assert [line for _thread, line in reported] == [
+        *("ValueError: again", "ValueError: again"),
+        "ValueError: another",
+    ]
+    assert log.read_text("utf-8").count("uncaught in thread main") == 3
+
+
+def test_an_error_of_a_slot_keeps_nothing_alive(
+    reported: list[tuple[str, str]], qtbot: QtBot
+) -> None:
+    class Held:
+        pass
+
+    held: list[weakref.ref[Held]] = []
+
+    def fail() -> None:
+        local = Held()
+        held.append(weakref.ref(local))
+        raise ValueError("in a slot")
+
+    with qtbot.captureExceptions():
+        logs.catch_uncaught(lambda thread, line: reported.append((thread, line)))
+        QTimer.singleShot(0, fail)
+        qtbot.waitUntil(lambda: bool(reported))
+    assert held[0]() is None
+
+
+def test_a_stderr_that_is_closed_stops_nothing(
+    reported: list[tuple[str, str]], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    sys.excepthook(ValueError, ValueError("unheard"), None)
+    assert reported == [("main", "ValueError: unheard")]
+    assert "unheard" in log.read_text("utf-8")
 
 
 def test_ctrl_c_is_no_error(reported: list[tuple[str, str]]) -> None:

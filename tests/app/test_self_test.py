@@ -150,3 +150,40 @@ def test_an_engine_that_crashes_fails_the_self_test_with_the_reason() -> None:
     report = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, report["ok"]) == (1, False)
     assert "the engine's own fault" in done.stderr
+
+
+def test_a_window_that_cannot_show_a_message_fails_the_self_test_and_leaves_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Memory that was freed is found at once, not in most runs.
+    monkeypatch.setenv("PYTHONMALLOC", "debug")
+    file = tmp_path / "report.json"
+    done = run_app.run("--self-test", "--json", str(file), fault="unparsed")
+    assert done.returncode == 1
+    assert "self-test: internal: ModuleNotFoundError: import of mdurl halted" in done.stderr
+    report = json.loads(file.read_text("utf-8"))
+    assert report == json.loads(done.stdout.splitlines()[-1])
+    assert report["ok"] is False
+
+
+def test_a_self_test_that_dies_leaves_a_report_that_it_came_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text('{"ok": true}')
+    done = run_app.run("--self-test", "--json", str(file), fault="no-window")
+    assert done.returncode == 1
+    assert "the window's own fault" in done.stderr
+    assert json.loads(file.read_text("utf-8")) == json.loads(Report().to_json())
+
+
+def test_a_step_that_fails_in_itself_fails_the_self_test_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = run_app.run("--self-test", "--json", str(file), fault="blind")
+    assert done.returncode == 1
+    assert "self-test: RuntimeError: nothing can be seen" in done.stderr
+    assert json.loads(file.read_text("utf-8"))["ok"] is False
+
+
+def test_an_error_at_the_very_end_fails_the_self_test() -> None:
+    done = run_app.run("--self-test", "--tabs", "2", fault="fails-last")
+    assert done.returncode == 1
+    assert "self-test: internal: RuntimeError: at the end" in done.stderr

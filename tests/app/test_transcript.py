@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.theme import ThemeManager
 from app.widgets.transcript.message import MessageView
+from app.widgets.transcript.page import Page
 from app.widgets.transcript.view import Transcript
 from tests.helpers.transcript_stage import answer as plain_answer
 from tests.helpers.transcript_stage import (
@@ -66,6 +67,24 @@ def test_streaming_follows_at_the_end(transcript: Transcript) -> None:
     assert bar.maximum() > 0
     assert bar.value() == bar.maximum()
     assert not transcript.jump_button.isVisible()
+
+
+def test_an_error_while_laying_out_does_not_hold_the_page_still(
+    transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript.set_messages([question(1)])
+
+    def fail(*_place: object) -> float:
+        raise RuntimeError("once")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Page, "settle", fail)
+        with pytest.raises(RuntimeError, match="once"):
+            transcript.add_message(answer(1, MANY))
+    refresh(transcript)
+    bar = transcript.verticalScrollBar()
+    assert bar.maximum() > 0
+    assert bar.value() == bar.maximum()
 
 
 def test_one_wheel_notch_up_stays_while_text_comes(transcript: Transcript) -> None:

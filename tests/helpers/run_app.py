@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -65,6 +66,15 @@ def _main() -> int:
         return _lost_once(sys.argv[2:])
     if sys.argv[1] == "poisoned":
         _poison_the_painter()
+    if sys.argv[1] == "unparsed":
+        # A module is missing without which no message can be shown.
+        sys.modules["mdurl"] = None  # type: ignore[assignment]
+    if sys.argv[1] == "no-window":
+        _break_the_window()
+    if sys.argv[1] == "blind":
+        _blind_the_self_test()
+    if sys.argv[1] == "fails-last":
+        _fail_at_the_end()
 
     def engine() -> EngineClient:
         match sys.argv[1]:
@@ -105,6 +115,57 @@ def _poison_the_painter() -> None:
 
     Transcript.set_messages = set_messages  # type: ignore[method-assign]
     Transcript.paintEvent = paint_event  # type: ignore[method-assign]
+
+
+def _break_the_window() -> None:
+    from app.widgets.main_window import MainWindow
+
+    def fails(self: MainWindow, *_parts: object) -> None:
+        raise RuntimeError("the window's own fault")
+
+    MainWindow.__init__ = fails  # type: ignore[assignment]
+
+
+def _blind_the_self_test() -> None:
+    """It cannot find out whether an answer is there."""
+    from app.self_test import SelfTest
+    from app.session import Session
+
+    class Blind:
+        def __init__(self, session: Session) -> None:
+            self._session = session
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._session, name)
+
+        def is_busy(self, _conversation_id: str) -> bool:
+            raise RuntimeError("nothing can be seen")
+
+    make = SelfTest.__init__
+
+    def blinded(self: SelfTest, *parts: Any) -> None:
+        make(self, *parts)
+        self._session = Blind(self._session)  # type: ignore[assignment]
+
+    SelfTest.__init__ = blinded  # type: ignore[method-assign]
+
+
+def _fail_at_the_end() -> None:
+    """An error in a slot when the self-test has seen all that it wants to see."""
+    from PySide6.QtCore import QTimer
+
+    from app.self_test import SelfTest
+
+    judge = SelfTest.judge_figures
+
+    def fail() -> None:
+        raise RuntimeError("at the end")
+
+    def judge_and_fail(self: SelfTest) -> None:
+        judge(self)
+        QTimer.singleShot(0, fail)
+
+    SelfTest.judge_figures = judge_and_fail  # type: ignore[method-assign]
 
 
 def _lost_once(arguments: list[str]) -> int:
