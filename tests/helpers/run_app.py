@@ -86,7 +86,8 @@ def _main() -> int:
                 return Crashes()
             case "no-model":
                 return FakeEngine(load_error=ModelFileError("The file ends after 12 of 94 MB."))
-        return FakeEngine()
+        # Slow enough for a busy window to see all tabs stream at once.
+        return FakeEngine(tokens_per_s=50.0 if "--self-test" in sys.argv else 200.0)
 
     status = main(sys.argv[2:], engine)
     sys.stderr.write(f"torch loaded: {'torch' in sys.modules}\n")
