@@ -19,6 +19,7 @@ from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve
 from engine.loading.progress import Breathe, Told, no_breath, tell_nobody
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
+from engine.models.narrow_ops import NarrowCpuOps
 from engine.models.ops import DecoderOps, ReferenceOps
 from engine.pool_sizing import allocate_shrinking
 from engine.quantized.grouped import GroupedWeight
@@ -228,7 +229,7 @@ def build_runner(
     kind = resolve_dtype(dtype, chosen)
     backend_name, _ = choose_backend(backend, chosen)
     length = max_model_len or config.context_length
-    operations = operations_for(chosen, deterministic, keep_expanded)
+    operations = operations_for(chosen, kind, deterministic, keep_expanded)
     decoder = Decoder(config, weights, kind, chosen, length, operations, breathe, converted)
     wanted = num_blocks if isinstance(num_blocks, int) else num_blocks(decoder, backend_name)
     attention, had = allocate_shrinking(
@@ -249,9 +250,13 @@ def build_runner(
     )
 
 
-def operations_for(device: torch.device, deterministic: bool, keep_expanded: bool) -> DecoderOps:
+def operations_for(
+    device: torch.device, dtype: torch.dtype, deterministic: bool, keep_expanded: bool
+) -> DecoderOps:
     """Fused operations where they can run, else the plain ones."""
     if triton_obstacle(device):
+        if device.type == "cpu" and dtype.itemsize == 2:
+            return NarrowCpuOps(dtype, keep_expanded)
         return ReferenceOps(keep_expanded)
     from engine.models.triton_ops import TritonOps
 

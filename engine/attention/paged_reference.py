@@ -60,6 +60,8 @@ class _Step:
         self._cache.store(layer, key, value, self._slots)
         k_rows, v_rows = self._cache.k_rows[layer], self._cache.v_rows[layer]
         layout = self._layouts[self._windows[layer]]
+        if layout.decode is not None and not layout.prefills:
+            return decode_attend(query, k_rows, v_rows, layout.decode, self._scale).flatten(1)
         parts: list[Tensor] = []
         if layout.decode is not None:
             rows = query[: self._num_decodes]

@@ -95,7 +95,7 @@ class Decoder:
             rows: ``[wanted]`` int64, the rows whose logits are wanted; may be none.
 
         Returns:
-            ``[wanted, vocab_size]`` in the model's dtype.
+            ``[wanted, vocab_size]`` in the model's dtype; in float32 from an ``Int8Output``.
         """
         ops, eps, last = self._ops, self.config.rms_norm_eps, len(self._layers) - 1
         hidden = self._embedding(input_ids)

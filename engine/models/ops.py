@@ -15,7 +15,8 @@ from engine.attention.base import StepAttention
 from engine.linear import GatedLinear, Linear, make_linear
 from engine.loading.progress import Breathe, no_breath
 from engine.quantized.grouped import GroupedWeight
-from engine.quantized.make import keeps_grouped, make_grouped_linear
+from engine.quantized.int8_output import Int8Output
+from engine.quantized.make import is_eight_bit_output, keeps_grouped, make_grouped_linear
 from kernels.reference.rms_norm import head_rms_norm, rms_norm
 from kernels.reference.rope import rope
 
@@ -67,6 +68,11 @@ class DecoderOps(Protocol):
         """A product with quantised weights that ``keeps`` has agreed to. ``breathe`` is called now
         and then where that takes long.
         """
+
+    def grouped_output(
+        self, weight: GroupedWeight, dtype: torch.dtype, breathe: Breathe = no_breath
+    ) -> Linear | None:
+        """The output layer with quantised weights, where it has a product of its own."""
 
     def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
         """``activation(gate) · up`` of a product whose first half is the gate."""
@@ -125,6 +131,13 @@ class ReferenceOps:
     ) -> Linear:
         return make_grouped_linear(weight, bias, dtype, self._keep_expanded, breathe)
 
+    def grouped_output(
+        self, weight: GroupedWeight, dtype: torch.dtype, breathe: Breathe = no_breath
+    ) -> Linear | None:
+        if is_eight_bit_output(weight.bits, weight.codes.device, dtype):
+            return Int8Output(weight, self._keep_expanded, breathe)
+        return None
+
     def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
         return GatedLinear(gate_up, activation)
 
@@ -145,8 +158,9 @@ class ReferenceOps:
         self, layer: int, qkv: Tensor, heads: Heads, rotation: Rotation, step: StepAttention
     ) -> Tensor:
         num_rotated = heads.num_heads + heads.num_kv_heads
-        rotated_size = num_rotated * heads.head_dim
-        packed = qkv[:, :rotated_size].view(-1, num_rotated, heads.head_dim)
+        sizes = (num_rotated * heads.head_dim, heads.num_kv_heads * heads.head_dim)
+        packed, value = torch.split_with_sizes(qkv, sizes, 1)
+        packed = packed.view(-1, num_rotated, heads.head_dim)
         if heads.norm is not None:
             packed = head_rms_norm(packed, heads.norm, heads.eps)
         assert rotation.rows is not None, "rotations come from the same operations"
@@ -156,9 +170,8 @@ class ReferenceOps:
         else:
             turned = rope(packed[..., :rotary_dim], *rotation.rows)
             rotated = torch.cat((turned, packed[..., rotary_dim:]), -1)
-        query = rotated[:, : heads.num_heads]
-        key = rotated[:, heads.num_heads :].flatten(1)
-        return step(layer, query, key, qkv[:, rotated_size:])
+        query, key = torch.split_with_sizes(rotated, (heads.num_heads, heads.num_kv_heads), 1)
+        return step(layer, query, key.flatten(1), value)
 
 
 class NormedLinear:

@@ -47,6 +47,11 @@ class TritonOps(ReferenceOps):
     ) -> Linear:
         return GroupedLinear(weight, bias, self._pdl, self._deterministic)
 
+    def grouped_output(
+        self, weight: GroupedWeight, dtype: torch.dtype, breathe: Breathe = no_breath
+    ) -> Linear | None:
+        return None
+
     def gated(self, gate_up: Linear, activation: str) -> GatedLinear:
         if isinstance(gate_up, SkinnyLinear):
             return SkinnyGated(gate_up, activation)

@@ -156,7 +156,14 @@ class Weights:
             embedding = GroupedEmbedding(found, self._dtype)
         else:
             embedding = PlainEmbedding(found)
-        return embedding, self._multiplied(self._kept(last), None)
+        return embedding, self._output(last)
+
+    def _output(self, weight: Tensor | GroupedWeight) -> Linear:
+        if isinstance(weight, GroupedWeight):
+            output = self._ops.grouped_output(weight, self._dtype, self._breathe)
+            if output is not None:
+                return output
+        return self._multiplied(self._kept(weight), None)
 
     def _kept(self, weight: Tensor | GroupedWeight) -> Tensor | GroupedWeight:
         if isinstance(weight, Tensor) or self._ops.keeps(weight, self._dtype):

@@ -14,7 +14,8 @@ from engine.models.config import ModelConfig
 from engine.models.families import family_of
 from engine.quantized.gguf_blocks import BLOCK_BYTES
 from engine.quantized.int4_linear import packs_shape
-from engine.quantized.make import has_fast_product
+from engine.quantized.int8_output import output_bytes
+from engine.quantized.make import has_fast_product, is_eight_bit_output
 from kernels.launch_grouped import EXPANDED_ELEMENTS
 
 BOTH_CAP_BYTES = 1 << 30
@@ -78,7 +79,9 @@ def kept_bytes(
         device: where they lie.
         dtype: of the model.
     """
-    embedding = f"{family_of(config).embedding}.weight"
+    family = family_of(config)
+    embedding = f"{family.embedding}.weight"
+    output = embedding if config.tie_word_embeddings else f"{family.lm_head}.weight"
     total = 0
     for tensor in needed_tensors(tensors, config):
         if tensor.type not in BLOCK_BYTES or len(tensor.shape) != 2:
@@ -92,7 +95,11 @@ def kept_bytes(
             total += _grouped_bytes(tensor, dtype)
         # On a GPU a tied output layer multiplies with the embedding itself.
         if not is_embedding or (config.tie_word_embeddings and device.type == "cpu"):
-            total += _product_bytes(tensor, kept, device, dtype)
+            if tensor.name == output and is_eight_bit_output(_bits(tensor), device, dtype):
+                total += output_bytes(*tensor.shape)
+                total += _expanded_bytes(tensor, kept, dtype)
+            else:
+                total += _product_bytes(tensor, kept, device, dtype)
     return total
 
 
@@ -106,8 +113,12 @@ def expansion_bytes(
     return min(EXPANDED_ELEMENTS, largest) * dtype.itemsize
 
 
+def _bits(tensor: StoredTensor) -> int:
+    return 4 if tensor.type in _FOUR_BITS else 8
+
+
 def _grouped_bytes(tensor: StoredTensor, dtype: torch.dtype) -> int:
-    bits = 4 if tensor.type in _FOUR_BITS else 8
+    bits = _bits(tensor)
     group = 16 if tensor.type == "Q6_K" else 32
     scale_bytes = 2 if dtype.itemsize == 2 else 4
     return tensor.num_elements * bits // 8 + tensor.num_elements // group * 2 * scale_bytes
@@ -118,9 +129,13 @@ def _product_bytes(
 ) -> int:
     if not has_fast_product(device, dtype):
         return _grouped_bytes(tensor, dtype)
-    expanded = tensor.num_elements * dtype.itemsize
     if not packs_shape(tensor.shape[0], 16 if tensor.type == "Q6_K" else 32):
-        return expanded
-    halves = 1 if tensor.type in _FOUR_BITS else 2
+        return tensor.num_elements * dtype.itemsize
+    halves = 1 if _bits(tensor) == 4 else 2
     packed = halves * tensor.num_elements * 5 // 8
-    return packed + (expanded if kept is WeightsKept.BOTH else 0)
+    return packed + _expanded_bytes(tensor, kept, dtype)
+
+
+def _expanded_bytes(tensor: StoredTensor, kept: WeightsKept, dtype: torch.dtype) -> int:
+    """Of the weights in the model's dtype beside the packed ones."""
+    return tensor.num_elements * dtype.itemsize if kept is WeightsKept.BOTH else 0

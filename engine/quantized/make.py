@@ -11,6 +11,7 @@ from engine.linear import Linear, can_pack
 from engine.loading.progress import Breathe, no_breath
 from engine.quantized.grouped import GroupedWeight
 from engine.quantized.int4_linear import ExpandingLinear, Int4Linear, has_packed_product, packs
+from engine.quantized.int8_output import has_output_product
 
 
 @functools.cache
@@ -26,6 +27,11 @@ def keeps_grouped(weight: GroupedWeight, dtype: torch.dtype) -> bool:
     16) would be expanded at each product, which takes longer than the product.
     """
     return not has_fast_product(weight.codes.device, dtype) or packs(weight)
+
+
+def is_eight_bit_output(bits: int, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether an output layer with codes of so many bits becomes an ``Int8Output``."""
+    return bits == 8 and has_fast_product(device, dtype) and has_output_product()
 
 
 def make_grouped_linear(

@@ -37,11 +37,20 @@ def gather_rows(rows: Tensor, slots: Tensor, use: str) -> Tensor:
     if rows.device.type != "cpu" or rows.requires_grad:
         # A GPU's allocator keeps what it was given.
         return rows.index_select(0, slots)
+    return torch.index_select(rows, 0, slots, out=kept_rows(rows, len(slots), use))
+
+
+def kept_rows(rows: Tensor, count: int, use: str) -> Tensor:
+    """``[count, columns]`` to gather rows into. What is in it is valid until the next call of
+    ``gather_rows`` for the same use, or until somebody else writes to it.
+    """
+    if rows.device.type != "cpu":
+        return torch.empty((count, rows.shape[1]), dtype=rows.dtype, device=rows.device)
     key = (use, rows.dtype, rows.shape[1])
     buffer = _kept.buffers.get(key)
-    if buffer is None or len(buffer) < len(slots):
-        size = max(len(slots), 2 * len(buffer) if buffer is not None else 0)
+    if buffer is None or len(buffer) < count:
+        size = max(count, 2 * len(buffer) if buffer is not None else 0)
         # An ordinary tensor, that may be written to in inference mode and out of it.
         with torch.inference_mode(False):
             buffer = _kept.buffers[key] = torch.empty((size, rows.shape[1]), dtype=rows.dtype)
-    return torch.index_select(rows, 0, slots, out=buffer[: len(slots)])
+    return buffer[:count]

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from kernels.reference.gather_rows import gather_rows
+from kernels.reference.gather_rows import kept_rows
 from kernels.reference.store_kv import cache_rows
 
 _WORTH_SPLITTING = 1024
 """Padded places, in tokens, from which a second group costs less than the padding."""
 
 
-@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """Where the keys and values of a group are gathered, layer after layer.
+
+    ``key``, ``value``: ``[group, kv_heads, width, head_dim]``, views of what is gathered.
+    ``query_shape``: the query heads of one KV head are the rows of one small attention, so that
+    keys and values are never repeated.
+    """
+
+    def __init__(self, query: Tensor, rows: Tensor, slots: Tensor) -> None:
+        batch, num_heads, head_dim = query.shape
+        num_kv_heads = rows.shape[1] // head_dim
+        self._keys = kept_rows(rows, len(slots), "keys")
+        self._values = kept_rows(rows, len(slots), "values")
+        context = (batch, -1, num_kv_heads, head_dim)
+        self.key = self._keys.view(context).transpose(1, 2)
+        self.value = self._values.view(context).transpose(1, 2)
+        self.query_shape = (batch, num_kv_heads, num_heads // num_kv_heads, head_dim)
+
+    def gather(self, k_rows: Tensor, v_rows: Tensor, slots: Tensor) -> None:
+        torch.index_select(k_rows, 0, slots, out=self._keys)
+        torch.index_select(v_rows, 0, slots, out=self._values)
+
+
+@dataclass(slots=True)
 class DecodeGroup:
     """Sequences of similar length, attended to together.
 
     ``rows``: ``[group]`` int64, their places in the batch; None for the whole batch in order.
     ``slots``: ``[group · width]`` int64. Places past a sequence's end repeat its first slot, so
     that no slot is read that the sequence does not own. ``mask``: ``[group, 1, 1, width]``, 0 or
-    −inf, None where all are equally long.
+    −inf, None where all are equally long. ``gathered``: made by the step's first layer for all.
     """
 
     rows: Tensor | None
     slots: Tensor
     mask: Tensor | None
+    gathered: _Gathered | None = field(default=None, init=False)
 
 
 DecodeGather = tuple[DecodeGroup, ...]
@@ -127,21 +151,18 @@ def decode_attend(
 def _attend_group(
     query: Tensor, k_rows: Tensor, v_rows: Tensor, group: DecodeGroup, scale: float
 ) -> Tensor:
-    """The query heads of one KV head become the rows of one small attention, so that keys and
-    values are never repeated."""
-    batch, num_heads, head_dim = query.shape
-    num_kv_heads = k_rows.shape[1] // head_dim
-    context = (batch, -1, num_kv_heads, head_dim)
-    key = gather_rows(k_rows, group.slots, "keys").view(context).transpose(1, 2)
-    value = gather_rows(v_rows, group.slots, "values").view(context).transpose(1, 2)
+    gathered = group.gathered
+    if gathered is None:
+        gathered = group.gathered = _Gathered(query, k_rows, group.slots)
+    gathered.gather(k_rows, v_rows, group.slots)
     out = torch.nn.functional.scaled_dot_product_attention(
-        query.reshape(batch, num_kv_heads, num_heads // num_kv_heads, head_dim),
-        key,
-        value,
+        query.reshape(gathered.query_shape),
+        gathered.key,
+        gathered.value,
         attn_mask=group.mask,
         scale=scale,
     )
-    return out.reshape(batch, num_heads, head_dim)
+    return out.reshape(query.shape)
 
 
 def paged_decode(
