@@ -96,7 +96,7 @@ class Stage:
             lambda: bool(self.service.jobs()) and self.service.jobs()[0].state is state
         )
         # What the queue says reaches the page with the next round of the event loop.
-        self.qtbot.waitUntil(lambda: self.row._view.state is state)
+        self.qtbot.waitUntil(lambda: bool(self.page.jobs.rows()) and self.row._view.state is state)
         return self.service.jobs()[0]
 
     def pause_at(self, num_bytes: int) -> None:
