@@ -73,7 +73,7 @@ def test_a_hidden_page_has_no_work_and_is_right_when_it_is_shown_again(stage: St
     looks: list[int] = []
     stage.service.free_memory = lambda: looks.append(1) or 12 * GB
     stage.qtbot.mouseClick(stage.view.button, Qt.MouseButton.LeftButton)
-    stage.qtbot.waitUntil(lambda: stage.service.jobs()[0].state is State.DONE)
+    stage.qtbot.waitUntil(lambda: [job.state for job in stage.service.jobs()] == [State.DONE])
     stage.qtbot.wait(50)
     assert stage.page.jobs.rows() == looks == []
     stage.page.show()
