@@ -19,7 +19,6 @@ from kernels.launch import next_power_of_2
 from kernels.launch_grouped import (
     EXPANDED_ELEMENTS,
     GROUPED_ROWS,
-    VECTOR_ROWS,
     GroupedLaunch,
     VectorLaunch,
     grouped_launch,
@@ -77,10 +76,10 @@ def grouped_linear(
         y = _multiply_expanded(x, codes, scale, minimum, bias, bits)
         return y if residual is None else y.add_(residual)
     if launch is None:
-        if rows <= VECTOR_ROWS and in_pairs(x):
+        if in_pairs(x):
             launch = vector_launch(rows, outputs, inner, bits)
         else:
-            launch = grouped_launch(rows, outputs, bits)
+            launch = grouped_launch(outputs, bits)
     elif isinstance(launch, VectorLaunch) and not in_pairs(x):
         raise ValueError(f"x {x.dtype} with a stride of {x.stride(0)} is not read in pairs")
     out = x.new_empty((rows, outputs))

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from kernels.launch import MIN_DOT_ROWS, next_power_of_2
 
-VECTOR_ROWS = 8
-"""Up to so many rows are multiplied without tensor cores."""
-
 GROUPED_ROWS = 8
 """With more rows than this the weight is expanded for the library's product."""
 
@@ -17,7 +14,6 @@ EXPANDED_ELEMENTS = 64 << 20
 
 _RUN_BITS = 128
 _WIDE_OUTPUTS = 8192
-_WIDE_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +66,15 @@ def vector_launch(rows: int, outputs: int, inner: int, bits: int) -> VectorLaunc
     return VectorLaunch(tile, 8 if wide else 4, 32 * warps, warps)
 
 
-def grouped_launch(rows: int, outputs: int, bits: int) -> GroupedLaunch:
-    """How a product of this shape is cut up.
+def grouped_launch(outputs: int, bits: int) -> GroupedLaunch:
+    """How a product is cut up whose rows cannot be read in pairs.
 
     Args:
-        rows: of ``x``.
         outputs: of the product.
         bits: of a code.
     """
-    tile = MIN_DOT_ROWS if rows <= _WIDE_ROWS else 32
     each = 32 if outputs >= _WIDE_OUTPUTS else 16
-    return GroupedLaunch(tile, each, 256 if bits == 4 else 128, 4, 4)
+    return GroupedLaunch(MIN_DOT_ROWS, each, 256 if bits == 4 else 128, 4, 4)
 
 
 def fixed_grouped_launch(bits: int) -> GroupedLaunch:
