@@ -79,7 +79,7 @@ def _paged_decode_kernel(
 
     table = table_ptr + sequence * table_stride
     blocks = first_blocks(table, first, lowest, length, BLOCK_SIZE, TILE)
-    if EARLY:
+    if EARLY and not SHARED:
         # Plan and tables are older than the kernel before this one, whose end is waited for here.
         gdc_wait()
         gdc_launch_dependents()
@@ -119,6 +119,11 @@ def _paged_decode_kernel(
         PRECISION,
     )
     result, lse = normalise(acc, best, total)
+    if EARLY and SHARED:
+        # The kernel before this one computes the shared parts, and let this one start only when
+        # queries, keys and values were there: its end is waited for no sooner than it matters.
+        gdc_wait()
+        gdc_launch_dependents()
     if parts == 1 and not SHARED:
         place = (sequence * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
         tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)

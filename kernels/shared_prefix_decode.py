@@ -61,6 +61,10 @@ def _shared_prefix_kernel(
     first = tl.load(word + 1)
     last = tl.load(word + 2)
     if item >= count:
+        if EARLY:
+            # The kernel after this one reads keys and values as soon as all programs here have
+            # waited or ended.
+            gdc_wait()
         return
 
     members = member_ptr + group.to(tl.int64) * WIDTH
