@@ -171,7 +171,7 @@ class ModelLoader:
 
     def _load(self) -> LoadedEngine:
         # Imported here and not above: torch takes a second, and the window is already open.
-        import_torch()
+        import_torch(self.command.config.device)
         from engine.engine_builder import build_engine
 
         self._uses_torch = True

@@ -14,23 +14,37 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
+
+from engine.driver_preload import start_driver
 
 # In the order in which torch would load them; the first brings the OpenMP library for all.
 _LIBRARIES = ("libtorch_global_deps.so", "libtorch_cpu.so", "libtorch_cuda.so")
 
+_LEFT_OUT = ("torch._meta_registrations", "torch.export")
+"""A quarter of the time of ``import torch``: shapes of tensors without data, for those who trace or
+compile a model, which nothing here does.
+"""
 
-def import_torch() -> None:
-    """Imports torch on a thread of its own, which ends.
+
+def import_torch(device: str = "cpu") -> None:
+    """Imports torch on a thread of its own, which ends, and meanwhile starts the driver of a GPU.
 
     torch.fx leaves the frames through which it was imported in a reference cycle. A loader's own
     frames would keep the model that it gave back until somebody looks for cycles.
 
+    Args:
+        device: the setting that says where a model will lie; see ``start_driver``.
+
     Raises:
         ImportError: as ``import torch`` does; others of a damaged installation likewise.
     """
-    preload_torch()
     if "torch" in sys.modules:
         return
+    driver = start_driver(device)
+    preload_torch()
+    if getattr(sys, "frozen", False):
+        leave_out()
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -42,8 +56,20 @@ def import_torch() -> None:
     thread = threading.Thread(target=work, name="quire-torch", daemon=True)
     thread.start()
     thread.join()
+    if driver is not None:
+        driver.join()
     if errors:
         raise errors[0]
+
+
+def leave_out() -> None:
+    """Puts empty modules in the place of what torch imports only for others.
+
+    A build for users has one version of torch, with which it is tried before anybody gets it, and
+    nothing in it but this program wants torch.
+    """
+    for name in _LEFT_OUT:
+        sys.modules.setdefault(name, ModuleType(name))
 
 
 def preload_torch() -> list[str]:

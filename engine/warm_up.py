@@ -19,7 +19,7 @@ from engine.scheduler_output import ScheduledChunk, SchedulerOutput
 from engine.thread_governor import CALIBRATION_STEPS
 
 _NUM_TOKENS = 64
-_PREPARE_S = 4.0
+_PREPARE_S = 0.5
 
 
 def warm_up(runner: ModelRunner, block_size: int, breathe: Breathe) -> None:
@@ -50,7 +50,7 @@ def warm_up(runner: ModelRunner, block_size: int, breathe: Breathe) -> None:
     runner.forget(request.request_id)
     deadline = time.perf_counter() + _PREPARE_S
     while time.perf_counter() < deadline and runner.prepare():
-        # The steps of a first conversation; the rest in idle moments.
+        # Some steps of a first conversation; the rest in idle moments: someone waits for this load.
         breathe()
 
 
