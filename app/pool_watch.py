@@ -5,12 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Slot
 
 from app.bridge import Bridge
-from engine.api.events import EngineStats
+from engine.api.events import BlockChanged, BlockEvents, EngineStats
 from engine.api.snapshot import Snapshot
 
 
 class PoolWatch(QObject):
-    """Keeps the extremes of the pool while the test runs."""
+    """Keeps the extremes of the pool while the test runs.
+
+    Answers of a fast GPU share their blocks for less than the time between two snapshots: only the
+    events tell of each moment, to whoever has the pool shown.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
         super().__init__()
@@ -19,6 +23,8 @@ class PoolWatch(QObject):
         self.violations = 0
         self._bridge = bridge
         self._seen: Snapshot | None = None
+        self._shared: set[int] = set()
+        self._bridge.block_events_received.connect(self._on_bridge_block_events_received)
         self._bridge.stats_changed.connect(self._on_bridge_stats_changed)
 
     def look(self) -> None:
@@ -31,6 +37,20 @@ class PoolWatch(QObject):
         self.shared_max = max(self.shared_max, sum(1 for count in counts if count > 1))
         self.used_max = max(self.used_max, snapshot.num_used)
         self.violations = max(self.violations, snapshot.invariant_violations)
+
+    @Slot(object)
+    def _on_bridge_block_events_received(self, received: BlockEvents) -> None:
+        if not received.events:
+            # Another pool, or the first that is heard of this one.
+            self._shared.clear()
+        for event in received.events:
+            if not isinstance(event, BlockChanged):
+                continue
+            if event.after.ref_count > 1:
+                self._shared.add(event.block_id)
+                self.shared_max = max(self.shared_max, len(self._shared))
+            else:
+                self._shared.discard(event.block_id)
 
     @Slot(object)
     def _on_bridge_stats_changed(self, stats: EngineStats) -> None:
