@@ -25,6 +25,7 @@ from engine.triton_launcher import use_python_launchers
 FOLDER = "triton_parts"
 MODULES = "modules"
 KERNELS = "kernels"
+KEY = "key"
 CACHE_VARIABLE = "TRITON_CACHE_DIR"
 _HASH_LETTERS = 40
 
@@ -61,6 +62,12 @@ def use_shipped_parts(environ: MutableMapping[str, str], folder: Path | None = N
         )
     from triton import knobs
 
+    if (folder / KEY).is_file():
+        from triton.runtime import cache
+
+        # Triton names kernels by all of its own files, 300 MB that it would read at each start.
+        key = (folder / KEY).read_text(encoding="ascii")
+        cache.triton_key = lambda: key
     # triton-windows brings a compiler of its own: builds for Windows ship no modules.
     if (folder / MODULES).is_dir():
         from triton.backends.nvidia import driver

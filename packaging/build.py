@@ -39,6 +39,8 @@ SELF_TEST_LIMIT_S = 600
 MAX_WARM_FIRST_PAINT_MS = 1500.0
 ATTEMPTS = 3
 """Of a self-test: it measures how long the window stands still too, which a busy machine fails."""
+MOST_COMPILING_RUNS = 6
+"""Of self-tests of the CUDA variant: each compiles what those before it had no time for."""
 AUTO = "auto"
 
 
@@ -127,6 +129,7 @@ def freeze(model: Path, variant: str) -> list[str]:
 
         parts = ROOT / "build" / "triton_parts"
         triton_parts.make_modules(parts)
+        triton_parts.write_key(parts)
         env[TRITON_PARTS_VARIABLE] = str(parts)
     if subprocess.call(command, cwd=ROOT, env=env) != 0:
         raise Problem("PyInstaller failed.", "its own message is above.")
@@ -181,6 +184,8 @@ def try_out(bundle: Path, variant: str) -> int:
         if self_test(bundle, Path(folder)) is None:
             return 1
         if variant == CUDA:
+            if not compile_kernels(bundle, Path(folder)):
+                return 1
             keep_kernels(bundle, Path(folder))
         report = self_test(bundle, Path(folder))
     if report is None:
@@ -197,12 +202,33 @@ def try_out(bundle: Path, variant: str) -> int:
     return 0
 
 
+def compile_kernels(bundle: Path, folder: Path) -> bool:
+    """Runs self-tests until they compile nothing more; False if one fails.
+
+    The program compiles what it may need soon in its idle moments, and a self-test has few.
+    """
+    cache = kernel_cache(folder)
+    known, found = -1, len(list(cache.glob("*")))
+    for _ in range(MOST_COMPILING_RUNS):
+        if found == known:
+            break
+        if self_test(bundle, folder) is None:
+            return False
+        known, found = found, len(list(cache.glob("*")))
+    return True
+
+
+def kernel_cache(folder: Path) -> Path:
+    """Where the frozen program keeps compiled kernels; ``folder``: all the user's folders."""
+    return folder / "Quire" / "triton"
+
+
 def keep_kernels(bundle: Path, folder: Path) -> None:
     """Moves the kernels that a self-test has compiled from its cache into the bundle."""
     import triton_parts
     from engine.shipped_triton import FOLDER, KERNELS
 
-    cache = folder / "Quire" / "triton"
+    cache = kernel_cache(folder)
     target = bundle / bundle_checks.INTERNAL / FOLDER / KERNELS
     print(f"{triton_parts.keep_kernels(cache, target)} compiled kernels go along.", flush=True)
     shutil.rmtree(cache, ignore_errors=True)

@@ -17,7 +17,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from engine.shipped_triton import MODULES, group_file, module_file
+from engine.shipped_triton import KEY, MODULES, group_file, module_file
 from problem import Problem
 
 DRIVER = "libcuda.so.1"
@@ -82,6 +82,13 @@ def make_modules(parts: Path) -> list[Path]:
             "look at what triton/backends/nvidia/driver.py does in this version.",
         )
     return made
+
+
+def write_key(parts: Path) -> None:
+    """Keeps the name of this version of Triton, which is a digest of all its files."""
+    from triton.runtime.cache import triton_key
+
+    (parts / KEY).write_text(triton_key(), encoding="ascii")
 
 
 def empty_driver(compiler: str, folder: Path) -> Path:

@@ -200,6 +200,20 @@ def test_the_users_own_cache_folder_stays(tmp_path: Path, monkeypatch: pytest.Mo
     assert environ == {shipped_triton.CACHE_VARIABLE: "/mine"}
 
 
+def test_triton_does_not_read_all_its_files_at_each_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from triton.runtime import cache
+
+    own = cache.triton_key
+    monkeypatch.setattr(cache, "triton_key", own)
+    triton_parts.write_key(tmp_path)
+    monkeypatch.setenv(shipped_triton.CACHE_VARIABLE, str(tmp_path / "users"))
+    shipped_triton.use_shipped_parts({}, tmp_path)
+    assert cache.triton_key is not own
+    assert cache.triton_key() == own()
+
+
 # --- compiled kernels ---
 
 
