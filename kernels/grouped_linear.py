@@ -77,7 +77,7 @@ def grouped_linear(
         return y if residual is None else y.add_(residual)
     if launch is None:
         if in_pairs(x):
-            launch = vector_launch(rows, outputs, inner, bits)
+            launch = vector_launch(rows, inner, bits)
         else:
             launch = grouped_launch(outputs, bits)
     elif isinstance(launch, VectorLaunch) and not in_pairs(x):
