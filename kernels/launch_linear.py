@@ -37,7 +37,8 @@ class DotLaunch:
 
     ``rows``: of ``x``, a program. ``outputs``: of the product, a program. ``depth``: inner elements
     a step of the loop. ``splits``: programs that share one tile of the result.
-    ``weight_first``: the weight is the product's left operand.
+    ``weight_first``: the weight is the product's left operand. ``prefetch``: weights are asked for
+    into the level-2 cache before the wait for the kernel before.
     """
 
     rows: int
@@ -47,9 +48,26 @@ class DotLaunch:
     num_warps: int
     num_stages: int
     weight_first: bool
+    prefetch: bool = False
 
 
-LinearLaunch = VectorLaunch | DotLaunch
+@dataclass(frozen=True, slots=True)
+class HeldLaunch:
+    """Tensor cores, all weights of a program in registers before the wait for the kernel before.
+
+    ``rows``: of ``x``, a program, 8 or 16. ``outputs``: of the product, a program. ``depth``: inner
+    elements of a program, 32 at least for each of ``num_warps``. ``splits``: programs that share
+    one tile of the result and together have the inner dimension.
+    """
+
+    rows: int
+    outputs: int
+    depth: int
+    splits: int
+    num_warps: int
+
+
+LinearLaunch = VectorLaunch | DotLaunch | HeldLaunch
 
 
 @functools.cache

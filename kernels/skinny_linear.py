@@ -18,9 +18,16 @@ from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.gate_and_mul import check_gate, gate_and_mul
 from kernels.launch import next_power_of_2
-from kernels.launch_linear import DotLaunch, LinearLaunch, VectorLaunch, linear_launch
+from kernels.launch_linear import (
+    DotLaunch,
+    HeldLaunch,
+    LinearLaunch,
+    VectorLaunch,
+    linear_launch,
+)
 from kernels.rms_norm import add_rms_norm, join_add_rms_norm, rms_norm
 from kernels.skinny_dot import skinny_dot_kernel
+from kernels.skinny_held import skinny_held_kernel
 from kernels.skinny_vector import skinny_vector_kernel
 
 
@@ -152,7 +159,7 @@ def skinny_linear(
     if launch.splits > 1:
         raise ValueError(f"{launch.splits} splits, whose sums nobody adds")
     out = x.new_empty((len(x), problem.outputs))
-    _multiply_dot(problem, launch, out)
+    _multiply_tiles(problem, launch, out)
     return out
 
 
@@ -202,7 +209,7 @@ def linear_add_rms_norm(
         product = F.linear(x, weight, bias)
         return add_rms_norm(product, residual, norm_weight, eps, pdl=pdl)
     partial = x.new_empty((launch.splits, *residual.shape), dtype=torch.float32)
-    _multiply_dot(replace(problem, bias=None, residual=None), launch, partial)
+    _multiply_tiles(replace(problem, bias=None, residual=None), launch, partial)
     return join_add_rms_norm(partial, bias, residual, norm_weight, eps, pdl=pdl)
 
 
@@ -236,24 +243,32 @@ def _multiply_vector(problem: _Problem, launch: VectorLaunch) -> Tensor:
     return out
 
 
-def _multiply_dot(problem: _Problem, launch: DotLaunch, out: Tensor) -> None:
-    rows = len(problem.x)
+def _multiply_tiles(problem: _Problem, launch: DotLaunch | HeldLaunch, out: Tensor) -> None:
+    """Into ``out``, ``[tokens, outputs]`` or the parts' sums with a dimension of splits before."""
+    rows, inner = problem.x.shape
+    if isinstance(launch, HeldLaunch) and launch.depth * launch.splits < inner:
+        raise ValueError(f"{launch} does not reach {inner} inner elements")
     grid = (-(-rows // launch.rows), -(-problem.outputs // launch.outputs), launch.splits)
+    constants = {
+        **problem.constants(),
+        "ROWS": launch.rows,
+        "OUTPUTS": launch.outputs,
+        "DEPTH": launch.depth,
+        "SPLITS": launch.splits,
+        "UPCAST": problem.upcast or problem.x.dtype == torch.float32,
+        "PRECISION": "ieee",
+        "num_warps": launch.num_warps,
+        **pdl_option(problem.pdl),
+    }
+    arguments = (*problem.pointers(), out, rows, *problem.strides())
     with on_device_of(out):
+        if isinstance(launch, HeldLaunch):
+            skinny_held_kernel[grid](*arguments, **constants, WARPS=launch.num_warps)
+            return
         skinny_dot_kernel[grid](
-            *problem.pointers(),
-            out,
-            rows,
-            *problem.strides(),
-            **problem.constants(),
-            ROWS=launch.rows,
-            OUTPUTS=launch.outputs,
-            DEPTH=launch.depth,
-            SPLITS=launch.splits,
+            *arguments,
+            **constants,
             STAGES=launch.num_stages,
             WEIGHT_FIRST=launch.weight_first,
-            UPCAST=problem.upcast or problem.x.dtype == torch.float32,
-            PRECISION="ieee",
-            num_warps=launch.num_warps,
-            **pdl_option(problem.pdl),
+            PREFETCH=launch.prefetch and problem.pdl,
         )

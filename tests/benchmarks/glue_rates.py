@@ -22,6 +22,7 @@ down) and found:
 | 64 rows, weights also asked for into the level-2 cache before the wait | – | 30.2 (e) |
 | o and down split, joined by the norm that comes next | 18 at 8 rows, 22 at 64 | 25.3, 23.6 |
 | next kernel let start after the wait | – | 18.8, 19.1, 22.7, 23.9 at 4, 8, 16, 64 (f) |
+| 8, 16 rows on tensor cores, weights in registers before the wait | 15.5, 17 | – (g) |
 | 65 to 128 rows by our own tiles | 31 | 27.7 at 96, 28.3 at 128; cuBLAS 36.7 |
 
 (a) Programs of 64 weights a thread, about 512 of them; alone, smaller ones win. (b) Bound by
@@ -29,7 +30,7 @@ arithmetic: tensor cores from 3 rows on. (c) Registers reach the tensor cores th
 dropped; so was the norm inside the loop, which costs 2–5 a product; one of its own takes 1–1.7.
 (d) o and down were split and joined by the last program to arrive, whose counter costs about 2
 each. (e) Dropped. (f) So up to 16 rows; see
-``dependent_launch.py``.
+``dependent_launch.py``. (g) ``chain_search.py``, which has not been run yet.
 
 Alone, 1 / 64 / 16,384 rows: ``rms_norm`` of 1024 1.6 / 1.7 / 18.5 (torch 2.3 / 2.4 / 23.9),
 ``add_rms_norm`` 1.7 / 1.8 / 34.0 (3.9 TB/s), ``silu_and_mul`` of 3072 1.4 / 1.7 / –,

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch import Tensor
 
-from kernels.launch_linear import DotLaunch, LinearLaunch, VectorLaunch, linear_launch
+from kernels.launch_linear import LinearLaunch, linear_launch
 from kernels.qkv_rope_store import qkv_rope_store
 from kernels.reference.rope import rope_table
 from kernels.rms_norm import rms_norm
@@ -35,6 +35,7 @@ from tests.benchmarks.glue_cases import (
     run_ours,
 )
 from tests.benchmarks.graph_timing import capture, replay_median
+from tests.benchmarks.linear_sweep import NAMES
 
 LAYERS = 28
 HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
@@ -122,10 +123,9 @@ def report(rows: int, choices: Mapping[str, list[LinearLaunch | None]]) -> None:
 
 def swept(path: Path, tried: int) -> Choices:
     """The best launches of a sweep, and the library."""
-    names = {"DotLaunch": DotLaunch, "VectorLaunch": VectorLaunch}
     return {
         (entry["shape"], entry["rows"]): [
-            *(eval(text, names) for _, _, text in entry["ours"][:tried]),
+            *(eval(text, NAMES) for _, _, text in entry["ours"][:tried]),
             None,
         ]
         for entry in json.loads(path.read_text())

@@ -14,6 +14,7 @@ import multiprocessing
 import random
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 
 from kernels.launch import next_power_of_2
-from kernels.launch_linear import DotLaunch, LinearLaunch, VectorLaunch
+from kernels.launch_linear import DotLaunch, HeldLaunch, LinearLaunch, VectorLaunch
 from tests.benchmarks.glue_cases import (
     SHAPES,
     Operands,
@@ -38,7 +39,15 @@ SHARED_BYTES = 200_000
 WRONG = 3e-2
 """An error above this is no rounding of bfloat16."""
 
+MOST_HELD = 208
+"""Registers that a thread has for weights, rows and sums."""
+
+NAMES = {"DotLaunch": DotLaunch, "VectorLaunch": VectorLaunch, "HeldLaunch": HeldLaunch}
+"""What the launches in a sweep's JSON are written with."""
+
 Case = tuple[str, int]
+Job = tuple[Any, ...]
+"""``compile_one``: product, rows, launch."""
 
 
 def vector_candidates(product: Product, rows: int) -> list[LinearLaunch]:
@@ -96,7 +105,32 @@ def dot_candidates(product: Product, rows: int) -> list[LinearLaunch]:
     return found
 
 
-def compile_one(job: tuple[str, int, LinearLaunch]) -> str:
+def held_candidates(product: Product, rows: int) -> list[LinearLaunch]:
+    """Those that occupy the device, have some loads a thread under way, and do not spill."""
+    if not 2 < rows <= 16 or product.norm:
+        return []
+    tile = 8 if rows <= 8 else 16
+    factor = 2 if product.gated else 1
+    whole = next_power_of_2(product.inner)
+    found: list[LinearLaunch] = []
+    for outputs, depth, warps in itertools.product(
+        (8, 16, 32, 64), (256, 512, 1024, 2048), (1, 2, 4, 8)
+    ):
+        splits = -(-product.inner // depth)
+        weights = outputs * factor
+        held = (weights + tile) * depth // 2 // (32 * warps) + weights * tile // 32
+        if (
+            weights >= 16
+            and (depth <= product.inner // 2 if product.joined else depth == whole)
+            and depth >= 32 * warps
+            and 40 <= held <= MOST_HELD
+            and 60 <= -(-product.outputs // outputs) * splits <= 600
+        ):
+            found.append(HeldLaunch(tile, outputs, depth, splits, warps))
+    return found
+
+
+def compile_one(job: Job) -> str:
     name, rows, launch = job
     try:
         operands = make_operands(SHAPES[name], rows, 1, torch.bfloat16)
@@ -117,12 +151,14 @@ def error_of(product: Product, operands: Operands, launch: LinearLaunch, **optio
     )
 
 
-def compile_all(jobs: list[tuple[str, int, LinearLaunch]], processes: int, limit_s: float) -> set:
-    """The jobs that were ready in time."""
+def compile_all(
+    jobs: Sequence[Job], processes: int, limit_s: float, work: Callable[[Job], str] = compile_one
+) -> set[Job]:
+    """The jobs that were ready in time; ``work`` returns what is wrong with one."""
     started = time.monotonic()
-    ready = set()
+    ready: set[Job] = set()
     pool = multiprocessing.get_context("spawn").Pool(processes)
-    results = [(job, pool.apply_async(compile_one, (job,))) for job in jobs]
+    results = [(job, pool.apply_async(work, (job,))) for job in jobs]
     for job, result in results:
         try:
             message = result.get(timeout=max(limit_s - (time.monotonic() - started), 0.001))
@@ -203,15 +239,15 @@ def main() -> int:
     started = time.monotonic()
     earlier: dict[Case, list[LinearLaunch]] = {}
     if arguments.seeds:
-        names = {"DotLaunch": DotLaunch, "VectorLaunch": VectorLaunch}
         for entry in json.loads(arguments.seeds.read_text()):
             earlier[entry["shape"], entry["rows"]] = [
-                eval(text, names) for _, _, text in entry["ours"][:15]
+                eval(text, NAMES) for _, _, text in entry["ours"][:15]
             ]
     launches: dict[Case, list[LinearLaunch]] = {}
     for name, rows in parse_cases(arguments.cases):
         dots = [*earlier.get((name, rows), []), *dot_candidates(SHAPES[name], rows)]
-        chosen = [*vector_candidates(SHAPES[name], rows), *dots[: arguments.dots]]
+        others = [f(SHAPES[name], rows) for f in (vector_candidates, held_candidates)]
+        chosen = [*itertools.chain.from_iterable(others), *dots[: arguments.dots]]
         launches[name, rows] = list(dict.fromkeys(chosen))
     jobs = [(*case, launch) for case, chosen in launches.items() for launch in chosen]
     ready = compile_all(jobs, arguments.processes, arguments.compile_s)

@@ -3,7 +3,8 @@
 ``python …/offline_compile.py [CAPABILITY]``, 90 if none is given; for others what is chosen for
 desktop GPUs is compiled. Triton's interpreter takes much that its compiler refuses. Prints one JSON
 line a launch: the kernel's name, its shared memory in bytes, how many instructions read from there,
-and those of ``INSTRUCTIONS`` that it has.
+how many read global and write shared memory before the kernel waits for the one before it, and
+those of ``INSTRUCTIONS`` that it has.
 """
 
 from __future__ import annotations
@@ -54,10 +55,13 @@ def _compile_only(kernel: Any, grid: Any) -> Any:
         compiled = kernel.run(*args, grid=grid, warmup=True, **options)
         text = compiled.asm["ptx"]
         found = [name for name in INSTRUCTIONS if name in text]
+        before_wait = text.partition("griddepcontrol.wait")[0]
         facts = {
             "kernel": kernel.__name__,
             "shared": compiled.metadata.shared,
             "shared_loads": text.count("ld.shared"),
+            "early_loads": before_wait.count("ld.global"),
+            "early_shared_stores": before_wait.count("st.shared"),
             "found": found,
         }
         print(json.dumps(facts), flush=True)
@@ -66,7 +70,7 @@ def _compile_only(kernel: Any, grid: Any) -> Any:
 
 
 def _products() -> None:
-    from kernels.launch_linear import fixed_launch
+    from kernels.launch_linear import HeldLaunch, fixed_launch
     from kernels.skinny_linear import linear_add_rms_norm, skinny_linear
 
     kind = torch.bfloat16
@@ -77,6 +81,10 @@ def _products() -> None:
         skinny_linear(x, weight, bias, gate="silu", pdl=DEPENDENT)
         linear_add_rms_norm(x, weight, bias, residual, bias, 1e-6, pdl=DEPENDENT)
     skinny_linear(x, weight, launch=fixed_launch(1024, kind), gate="gelu_tanh", pdl=DEPENDENT)
+    whole, part = HeldLaunch(16, 16, 1024, 1, 4), HeldLaunch(8, 16, 512, 2, 2)
+    skinny_linear(x, weight, bias, residual=residual, launch=whole, pdl=DEPENDENT)
+    skinny_linear(x, weight, bias, gate="silu", launch=whole, pdl=DEPENDENT)
+    linear_add_rms_norm(x, weight, bias, residual, bias, 1e-6, launch=part, pdl=DEPENDENT)
 
 
 def _glue() -> None:

@@ -39,6 +39,7 @@ def test_every_kernel_compiles(launches: list[dict[str, Any]]) -> None:
     assert {launch["kernel"] for launch in launches} == {
         "skinny_vector_kernel",
         "skinny_dot_kernel",
+        "skinny_held_kernel",
         "_rms_norm_kernel",
         "_gate_and_mul_kernel",
         "grouped_dot_kernel",
@@ -55,6 +56,7 @@ def test_every_kernel_compiles(launches: list[dict[str, Any]]) -> None:
         "_count_kernel",
         "_bound_kernel",
         "_draw_kernel",
+        "_cut_draw_kernel",
     }
 
 
@@ -77,6 +79,16 @@ def test_a_thread_keeps_what_it_has_read_of_grouped_weights(
     assert max(launch["shared_loads"] for launch in vectors) <= 16
 
 
+def test_weights_that_are_held_go_from_memory_into_the_product(
+    launches: list[dict[str, Any]],
+) -> None:
+    """All are asked for before the wait, and no other thread has to hand them over."""
+    held = [launch for launch in launches if launch["kernel"] == "skinny_held_kernel"]
+    # Of 16 or (with a gate) 32 outputs by 1024 for 128 threads, of 16 by 512 for 64: 16 bytes each.
+    assert [launch["early_loads"] for launch in held] == [16, 32, 16]
+    assert [launch["early_shared_stores"] for launch in held] == [0, 0, 0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 86, 89, 100, 120])
 def test_other_gpus_have_the_shared_memory_that_is_chosen_for_them(
@@ -97,6 +109,7 @@ def test_dependent_launches_wait_for_what_was_launched_before(
     chained = {
         "skinny_vector_kernel",
         "skinny_dot_kernel",
+        "skinny_held_kernel",
         "_rms_norm_kernel",
         "_gate_and_mul_kernel",
         "_qkv_rope_store_kernel",

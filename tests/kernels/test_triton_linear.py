@@ -7,7 +7,8 @@ from tests.helpers.kernel_cases import DTYPES, excess, names, randn, spaced
 
 triton = pytest.importorskip("triton")
 
-from kernels.launch_linear import DotLaunch, VectorLaunch  # noqa: E402 - only where Triton is
+from kernels.dependent_launch import can_pdl  # noqa: E402 - only where Triton is
+from kernels.launch_linear import DotLaunch, HeldLaunch, VectorLaunch  # noqa: E402
 from kernels.reference.rms_norm import add_rms_norm  # noqa: E402
 from kernels.reference.skinny_linear import skinny_linear as reference  # noqa: E402
 from kernels.skinny_linear import linear_add_rms_norm, skinny_linear  # noqa: E402
@@ -17,9 +18,17 @@ BOUND = {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 WHOLE = [
     VectorLaunch(8, 4),
     DotLaunch(16, 16, 32, 1, 4, 2, False),
-    DotLaunch(16, 32, 64, 1, 4, 3, True),
+    DotLaunch(16, 32, 64, 1, 4, 3, True, prefetch=True),
+    HeldLaunch(8, 16, 256, 1, 2),
+    HeldLaunch(16, 32, 256, 1, 4),
 ]
-SPLIT = [*WHOLE, DotLaunch(16, 16, 32, 3, 4, 2, True), DotLaunch(16, 16, 32, 8, 4, 2, False)]
+SPLIT = [
+    *WHOLE,
+    DotLaunch(16, 16, 32, 3, 4, 2, True),
+    DotLaunch(16, 16, 32, 8, 4, 2, False),
+    HeldLaunch(16, 16, 64, 3, 2),
+    HeldLaunch(16, 16, 32, 5, 1),
+]
 # (rows, outputs, inner): no tile is full, and one split is empty.
 SIZES = [(1, 24, 96), (3, 33, 72), (17, 48, 160)]
 
@@ -110,11 +119,12 @@ def test_a_row_does_not_depend_on_the_others_nor_on_how_many_there_are(launch, d
     assert torch.equal(skinny_linear(x, weight, launch=launch)[4:], whole[4:])
 
 
+@pytest.mark.parametrize("inner", [72, 96])
 @pytest.mark.parametrize("launch", SPLIT, ids=repr)
-def test_nothing_outside_the_operands_is_read(launch, device):
-    parts = make(3, 33, 72, torch.float32, device)
-    x, residual = (spaced(size, torch.float32, device) for size in ((3, 72), (3, 33)))
-    padded = torch.full((40, 72), float("nan"), device=device)
+def test_nothing_outside_the_operands_is_read(launch, inner, device):
+    parts = make(3, 33, inner, torch.float32, device)
+    x, residual = (spaced(size, torch.float32, device) for size in ((3, inner), (3, 33)))
+    padded = torch.full((40, inner), float("nan"), device=device)
     padded[:33] = parts["weight"]
     norm_weight = randn((33,), torch.float32, device)
     out = linear_add_rms_norm(x, padded[:33], None, residual, norm_weight, 1e-6, launch=launch)
@@ -132,6 +142,23 @@ def test_whatever_launch_is_chosen_fits(rows, device):
     out = skinny_linear(parts["x"], parts["weight"], gate="silu")
     double = wide(parts)
     assert excess(out, reference(double["x"], double["weight"], gate="silu")) <= 3e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("launch", WHOLE, ids=repr)
+def test_a_dependent_launch_reads_what_the_kernel_before_has_written(launch, device):
+    if not can_pdl(device):
+        pytest.skip("this GPU has no dependent launch")
+    x = randn((4, 256), torch.bfloat16, device)
+    weights = (torch.randn((20, 256, 256)) / 16).to(torch.bfloat16).to(device)
+
+    def chain(pdl):
+        y = x
+        for weight in weights:
+            y = skinny_linear(y, weight, launch=launch, pdl=pdl)
+        return y
+
+    assert torch.equal(chain(True), chain(False))
 
 
 def test_no_rows(device):
@@ -159,3 +186,5 @@ def test_what_does_not_fit_is_refused(device):
         skinny_linear(x.T.contiguous().T, weight)
     with pytest.raises(ValueError, match="3 splits, whose sums nobody adds"):
         skinny_linear(x, weight, launch=DotLaunch(16, 16, 32, 3, 4, 2, True))
+    with pytest.raises(ValueError, match="does not reach 64 inner elements"):
+        skinny_linear(x, weight, launch=HeldLaunch(8, 16, 32, 1, 1))
