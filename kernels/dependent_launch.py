@@ -15,7 +15,7 @@ _FIRST_CAPABILITY = (9, 0)
 
 AT_START = 1
 AFTER_WAIT = 2
-_FEW_ROWS = range(3, 17)
+_FEW_ROWS = range(9, 17)
 
 
 def next_starts(pdl: bool, rows: int) -> int:
@@ -24,8 +24,8 @@ def next_starts(pdl: bool, rows: int) -> int:
     At its own start, whole chains of kernels stand on the multiprocessors and wait, and where one
     stands is no more free for the next: a kernel's programs come to lie unevenly. After its own
     wait, one kernel at most waits. Microseconds a layer of Qwen3-0.6B without attention on an H200,
-    at the start / after the wait: 1 row 14.7 / 15.3, 2 rows 18.5 / 20.2, 4 rows 24.8 / 18.8, 8 rows
-    25.3 / 19.1, 16 rows 25.2 / 22.7, 32 rows 24.7 / 24.9, 64 rows 23.6 / 23.9.
+    at the start / after the wait: 1 row 14.7 / 15.3, 2 rows 18.5 / 20.2, 4 rows 13.6 / 17.9, 8 rows
+    14.8 / 15.6, 16 rows 24 / 17.6, 32 rows 24.7 / 24.9, 64 rows 23.6 / 23.9.
     """
     if not pdl:
         return 0

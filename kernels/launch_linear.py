@@ -21,6 +21,11 @@ _VECTOR_PROGRAMS = 512
 _VECTOR_WEIGHTS = 64
 _SPLIT_PROGRAMS = 256
 _MOST_SPLITS = 4
+_HELD_ROWS = 16
+_HELD_DEPTH = 1024
+_HELD_PROGRAMS = 48
+_MOST_HELD_SPLITS = 8
+_JOINED_OUTPUTS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,8 @@ def linear_launch(
 ) -> LinearLaunch | None:
     """How a product of this shape is cut up; None: the library is faster.
 
-    Found with ``tests/benchmarks/linear_sweep.py`` on an H200; its table is in ``glue_rates.py``.
+    Found with ``tests/benchmarks/linear_sweep.py`` and ``chain_search.py`` on an H200; what came of
+    it is in ``glue_rates.py``.
 
     Args:
         rows: of ``x``.
@@ -109,6 +115,9 @@ def linear_launch(
         return _vector_launch(outputs, inner * factor)
     if rows > SKINNY_ROWS or dtype.itemsize != 2:
         return None
+    held = _held_launch(rows, outputs, inner, gated, joined)
+    if held is not None:
+        return held
     chosen = _joined_launch(rows, outputs, inner) if joined else _whole_launch(rows, gated)
     return fitted(chosen, factor, shared_bytes(device))
 
@@ -123,6 +132,41 @@ def fitted(launch: DotLaunch, factor: int, limit: int) -> DotLaunch:
     """
     stage = (launch.rows + launch.outputs * factor) * launch.depth * 2
     return replace(launch, num_stages=max(2, min(launch.num_stages, limit // stage)))
+
+
+def _held_launch(
+    rows: int, outputs: int, inner: int, gated: bool, joined: bool
+) -> HeldLaunch | None:
+    """None where there are too many rows, or more weights than fit into registers."""
+    if rows > _HELD_ROWS:
+        return None
+    tile = 8 if rows <= 8 else 16
+    if not joined:
+        depth = max(next_power_of_2(inner), _HELD_DEPTH // 4)
+        if depth > 2 * _HELD_DEPTH:
+            return None
+        if not gated:
+            each, warps = 16, 4
+        elif rows <= 4:
+            # Twice as deep they would be more than the registers hold.
+            each, warps = (32 if depth <= _HELD_DEPTH else 16), 8
+        else:
+            each, warps = (8, 2) if rows <= 8 else (16, 4)
+        return HeldLaunch(tile, each, depth, 1, _held_warps(warps, depth))
+    for depth in (_HELD_DEPTH, _HELD_DEPTH // 2, _HELD_DEPTH // 4):
+        splits = -(-inner // depth)
+        if -(-outputs // _JOINED_OUTPUTS) * splits >= _HELD_PROGRAMS:
+            break
+    if splits > _MOST_HELD_SPLITS:
+        return None
+    return HeldLaunch(
+        tile, _JOINED_OUTPUTS, depth, splits, _held_warps(8 if splits <= 2 else 4, depth)
+    )
+
+
+def _held_warps(warps: int, depth: int) -> int:
+    """As many threads for each weight as ``warps`` are for ``_HELD_DEPTH``."""
+    return max(1, min(8, warps * depth // _HELD_DEPTH))
 
 
 def _whole_launch(rows: int, gated: bool) -> DotLaunch:

@@ -1,5 +1,7 @@
 """The Triton product for few rows and what is fused with it, against float64."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -8,7 +10,12 @@ from tests.helpers.kernel_cases import DTYPES, excess, names, randn, spaced
 triton = pytest.importorskip("triton")
 
 from kernels.dependent_launch import can_pdl  # noqa: E402 - only where Triton is
-from kernels.launch_linear import DotLaunch, HeldLaunch, VectorLaunch  # noqa: E402
+from kernels.launch_linear import (  # noqa: E402
+    DotLaunch,
+    HeldLaunch,
+    VectorLaunch,
+    linear_launch,
+)
 from kernels.reference.rms_norm import add_rms_norm  # noqa: E402
 from kernels.reference.skinny_linear import skinny_linear as reference  # noqa: E402
 from kernels.skinny_linear import linear_add_rms_norm, skinny_linear  # noqa: E402
@@ -188,3 +195,23 @@ def test_what_does_not_fit_is_refused(device):
         skinny_linear(x, weight, launch=DotLaunch(16, 16, 32, 3, 4, 2, True))
     with pytest.raises(ValueError, match="does not reach 64 inner elements"):
         skinny_linear(x, weight, launch=HeldLaunch(8, 16, 32, 1, 1))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 8, 9, 16, 17, 64, 128, 129])
+def test_every_product_that_is_not_the_librarys_is_cut_up_whole(rows):
+    cpu = torch.device("cpu")
+    sizes = (64, 576, 960, 1024, 1536, 2048, 2560, 3072, 8192)
+    for outputs, inner, gated, joined in itertools.product(sizes, sizes, (False, True), (0, 1)):
+        if gated and joined:
+            continue
+        launch = linear_launch(rows, outputs, inner, gated, bool(joined), torch.bfloat16, cpu)
+        if not isinstance(launch, HeldLaunch):
+            assert not (launch and 2 < rows <= 16 and inner <= 2048), (outputs, inner, joined)
+            continue
+        assert rows <= 16
+        assert launch.depth * launch.splits >= inner
+        assert launch.depth * (launch.splits - 1) < inner
+        assert launch.splits == 1 or joined
+        assert launch.depth % (32 * launch.num_warps) == 0
+        held = launch.outputs * launch.depth * (2 if gated else 1)
+        assert held <= 256 * 32 * launch.num_warps, "more weights than registers"
