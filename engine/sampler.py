@@ -42,10 +42,10 @@ class SampleRow:
 def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[SampledTokens]:
     """Draws one token a row.
 
-    Order: penalties → temperature → top-k → top-p on the renormalised rest → min-p; then the
-    largest of score + Gumbel noise.
+    Order: penalties → temperature → top-k → top-p on the renormalised rest → min-p; then a draw by
+    softmax of what is left.
 
-    The noise depends on (seed, output index, token id) alone, so a row's token does not depend on
+    Its noise depends on seed and output index alone, so a row's token does not depend on
     its neighbours, on the cache or on what was drawn before. Temperature 0 takes the best score. A
     row whose logits are not finite at their largest gets ``SampledTokens.error``; the others are
     unaffected.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,13 +14,16 @@ MIN_DOT_ROWS = 16
 
 _FALLBACK_MULTIPROCESSORS = 1
 _PROGRAMS_PER_MULTIPROCESSOR = 4
-_SHARED_PROGRAMS_PER_MULTIPROCESSOR = 2
+_SHARED_PROGRAMS_PER_MULTIPROCESSOR = 1
+_OWN_PROGRAMS_PER_MULTIPROCESSOR = 2
+"""Of the shared beginnings' kernel and the one that runs beside it, on one multiprocessor's memory.
+"""
 _MIN_PART_TOKENS = 64
 _FIXED_PART_TOKENS = 512
 _JOIN_ELEMENTS = 8192
 _DESKTOP_SHARED_MEMORY = 99 * 1024
 _WIDE_PREFILL_PAIRS = 4096
-_DRAWING_PER_MULTIPROCESSOR = 4
+_CHUNK_PER_DRAWN_ROW = 32
 _PREFILL_PER_MULTIPROCESSOR = 2
 _SHARED_PREFIX_BYTES = 16384 * 4096
 
@@ -78,14 +81,15 @@ class PrefillLaunch:
 
 @dataclass(frozen=True, slots=True)
 class SampleLaunch:
-    """``chunk``: tokens at a time. ``programs``: all rows together are drawn by about so many.
-    ``list_size``: scores that one program sorts, with ``sort_warps``.
+    """``chunk``: tokens of a program, whole groups. ``draw_warps``: of the program that draws a row
+    without cuts. ``list_size``: scores that one program sorts, with ``sort_warps``; rows with cuts
+    are drawn with as many.
     """
 
     chunk: int
-    programs: int
     list_size: int
     num_warps: int
+    draw_warps: int
     sort_warps: int
 
 
@@ -147,6 +151,8 @@ def shared_launch(
     pairs = width * (num_heads // num_kv_heads)
     rows = min(64, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
     tile = 32 if head_dim > 128 else 64
+    if head_dim <= 128 and shared_memory(device) > 200_000:
+        tile = 128
     programs = _SHARED_PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
     return SharedLaunch(
         rows=rows,
@@ -154,9 +160,21 @@ def shared_launch(
         spread=max(1, -(-programs // (num_kv_heads * -(-pairs // rows)))),
         min_tiles=max(1, _MIN_PART_TOKENS // tile),
         num_warps=4,
-        num_stages=3 if head_dim <= 128 and shared_memory(device) > 200_000 else 2,
+        num_stages=2,
         early=can_pdl(device),
     )
+
+
+@functools.cache
+def own_launch(
+    num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device
+) -> DecodeLaunch:
+    """How what sequences have of their own is cut up: half as fine as without shared beginnings,
+    whose programs run at the same time.
+    """
+    launch = decode_launch(num_heads, num_kv_heads, head_dim, device)
+    programs = _OWN_PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
+    return replace(launch, spread=max(1, -(-programs // num_kv_heads)))
 
 
 def join_chunk(group: int, head_dim: int) -> int:
@@ -216,10 +234,13 @@ def uses_shared_prefix(
     return saved >= _SHARED_PREFIX_BYTES
 
 
-def sample_launch(device: torch.device) -> SampleLaunch:
-    """How rows of logits are cut up."""
+def sample_launch(rows: int, filtered: bool, device: torch.device) -> SampleLaunch:
+    """How so many rows of logits are cut up.
+
+    Few rows are cut finer, to fill the device; the search for thresholds keeps more in registers.
+    """
     if device.type != "cuda":
         # The interpreter's time goes by the number of operations and the length of a sort.
-        return SampleLaunch(chunk=512, programs=8, list_size=16, num_warps=4, sort_warps=4)
-    programs = _DRAWING_PER_MULTIPROCESSOR * multiprocessors(device)
-    return SampleLaunch(chunk=1024, programs=programs, list_size=512, num_warps=4, sort_warps=8)
+        return SampleLaunch(chunk=512, list_size=16, num_warps=4, draw_warps=4, sort_warps=4)
+    chunk = 1024 if filtered else min(4096, max(1024, next_power_of_2(rows) * _CHUNK_PER_DRAWN_ROW))
+    return SampleLaunch(chunk, list_size=512, num_warps=4, draw_warps=16, sort_warps=8)

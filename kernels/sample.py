@@ -1,10 +1,15 @@
 """Drawing the next token of each row of logits, without sorting the vocabulary (Triton).
 
-Two launches: the first finds each chunk's best score (penalties applied), the second takes the
-largest of score + Gumbel noise, whose bits are those of ``kernels.reference.gumbel``. Rows with
-top-k or top-p need three more in between: two count the scores above sixteen pivots each, and one
-sorts the few scores that are left between two pivots. What is drawn is what
-``kernels.reference.sample`` draws of the same float32 logits.
+Two launches: the first reads all scores once (penalties applied) and leaves the largest score and
+the sum of exponentials of each group of tokens; the second draws the row's group, and in it the
+token. Rows with top-k or top-p need five more in between: four count the scores above eight pivots
+each, and one sorts the few scores that are left between two pivots; the last then sums up what the
+cut leaves of the groups before it draws. What is drawn is what ``kernels.reference.sample`` draws
+of the same float32 logits.
+
+The first must keep up with memory: 12 instructions an element of bfloat16 and 32 registers, as
+compiled for compute capability 9.0. A group's sum is relative to its own largest score: the row's
+is not known yet, and a chunk's would make its rounding depend on the chunk.
 """
 
 from __future__ import annotations
@@ -15,16 +20,20 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.device_guard import on_device_of
-from kernels.gumbel_contest import best_with_noise, gumbel_of_token
 from kernels.launch import SampleLaunch, sample_launch
+from kernels.reference.gumbel import GROUP
 from kernels.reference.sample import Parameter, Sampled
 from kernels.sample_buffers import SampleBuffers
 from kernels.sample_threshold import find_bounds
+from kernels.score_groups import (
+    draw_row,
+    exponent_scale,
+    finite_or_zero,
+    group_sums,
+    group_tokens,
+    sums_of_what_is_left,
+)
 from kernels.score_tile import score_tile
-
-_GROUP = tl.constexpr(16)
-_MAX_NOISE = tl.constexpr(28.5)
-_MARGIN = tl.constexpr(1e-3)
 
 
 @triton.jit
@@ -34,20 +43,23 @@ def _scan_kernel(
     floats_ptr,  # [rows, 14] float32, see Parameter
     ints_ptr,  # [rows, 7] int64
     count_ptr,  # [slots, vocab] int32
+    group_best_ptr,  # [rows, groups] float32
+    group_sum_ptr,  # [rows, groups] float32
+    raw_best_ptr,  # [rows, groups] float32: as the two above, of raw logits at temperature 1
+    raw_sum_ptr,  # [rows, groups] float32
     chunk_best_ptr,  # [rows, chunks] float32
-    chunk_token_ptr,  # [rows, chunks] int32
-    chunk_lse_ptr,  # [rows, chunks, 2] float32: largest raw logit, sum of exp relative to it
-    done_ptr,  # [rows] int32
     cursor_ptr,  # [rows, 4] int32
     vocab,
+    groups,
     CHUNK: tl.constexpr,
     PENALTIES: tl.constexpr,
+    FILTERED: tl.constexpr,
     LOGPROBS: tl.constexpr,
 ):
     """Program = (chunk, row)."""
     chunk = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
-    token = chunk * CHUNK + tl.arange(0, CHUNK)
+    group, token = group_tokens(chunk, CHUNK)
     raw, score = score_tile(
         logits_ptr + row * logits_stride,
         floats_ptr,
@@ -58,56 +70,24 @@ def _scan_kernel(
         vocab,
         PENALTIES,
     )
-    # NaN counts as the largest, as in argmax.
-    score = tl.where(score != score, float("inf"), score)
-    best = tl.max(score, 0)
-    place = row * tl.num_programs(0) + chunk
-    tl.store(chunk_best_ptr + place, best)
-    tl.store(chunk_token_ptr + place, tl.min(tl.where(score == best, token, 0x7FFFFFFF), 0))
+    scale = exponent_scale(tl.load(floats_ptr + row * 14 + 8))
+    largest = tl.max(score, 1)
+    sums = group_sums(score, largest, scale)
+    # NaN counts as the largest, as in argmax; the maximum leaves it out, the sum does not.
+    largest = tl.where(sums != sums, float("inf"), largest)
+    place = row * groups + group
+    inside = group < groups
+    tl.store(group_best_ptr + place, largest, mask=inside)
+    tl.store(group_sum_ptr + place, sums, mask=inside)
     if LOGPROBS:
-        largest = tl.max(raw, 0)
-        # Infinity minus infinity would be NaN.
-        base = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)
-        tl.store(chunk_lse_ptr + 2 * place, largest)
-        tl.store(chunk_lse_ptr + 2 * place + 1, tl.sum(tl.exp(raw - base), 0))
-    if chunk == 0:
-        tl.store(done_ptr + row, 0)
-        tl.store(cursor_ptr + row * 4 + tl.arange(0, 4), tl.zeros([4], tl.int32))
-
-
-@triton.jit
-def _finish_row(
-    token,
-    logits_ptr,
-    logits_stride,
-    ints_ptr,
-    count_ptr,
-    chunk_lse_ptr,
-    token_ptr,
-    logprob_ptr,
-    row,
-    vocab,
-    chunks,
-    CHUNKS_POW2: tl.constexpr,
-    PENALTIES: tl.constexpr,
-    LOGPROBS: tl.constexpr,
-):
-    tl.store(token_ptr + row, token.to(tl.int64))
-    if LOGPROBS:
-        chunk = tl.arange(0, CHUNKS_POW2)
-        word = chunk_lse_ptr + 2 * (row * chunks + chunk)
-        largest = tl.load(word, mask=chunk < chunks, other=float("-inf"))
-        total = tl.load(word + 1, mask=chunk < chunks, other=0.0)
-        best = tl.max(largest, 0)
-        total = tl.sum(tl.where(total > 0.0, total * tl.exp(largest - best), 0.0), 0)
-        raw = tl.load(logits_ptr + row * logits_stride + token).to(tl.float32)
-        tl.store(logprob_ptr + row, raw - best - tl.log(total))
-    if PENALTIES:
-        slot = tl.load(ints_ptr + row * 7 + 3)
-        if slot >= 0:
-            # The token just drawn counts from the next draw on.
-            cell = count_ptr + slot * vocab + token
-            tl.store(cell, tl.load(cell) + 1)
+        raw_best = tl.max(raw, 1)
+        weights = tl.exp(raw - finite_or_zero(raw_best)[:, None])
+        tl.store(raw_best_ptr + place, raw_best, mask=inside)
+        tl.store(raw_sum_ptr + place, tl.sum(weights, 1), mask=inside)
+    if FILTERED:
+        tl.store(chunk_best_ptr + row * tl.num_programs(0) + chunk, tl.max(largest, 0))
+        if chunk == 0:
+            tl.store(cursor_ptr + row * 4 + tl.arange(0, 4), tl.zeros([4], tl.int32))
 
 
 @triton.jit
@@ -117,99 +97,77 @@ def _draw_kernel(
     floats_ptr,
     ints_ptr,
     count_ptr,
-    chunk_best_ptr,
-    chunk_token_ptr,
-    chunk_lse_ptr,
-    bound_ptr,  # [rows] float32, relative scores below are out; not read if not FILTERED
-    winner_ptr,  # [rows, chunks] float64: score + noise of each part's winner
-    winner_token_ptr,  # [rows, chunks] int32
-    done_ptr,
+    group_best_ptr,
+    group_sum_ptr,
+    raw_best_ptr,
+    raw_sum_ptr,
     token_ptr,  # [rows] int64
     best_ptr,  # [rows] float32
     logprob_ptr,  # [rows] float32
     vocab,
-    chunks,
-    CHUNK: tl.constexpr,
+    groups,
+    GROUPS_POW2: tl.constexpr,
     PENALTIES: tl.constexpr,
-    CHUNKS_POW2: tl.constexpr,
-    FILTERED: tl.constexpr,
     LOGPROBS: tl.constexpr,
 ):
-    """Program = (some chunks, row); a row's last one takes the best of all winners."""
-    part = tl.program_id(0)
-    parts = tl.num_programs(0)
+    """Program = row."""
+    draw_row(
+        logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, group_best_ptr, group_sum_ptr,
+        raw_best_ptr, raw_sum_ptr, token_ptr, best_ptr, logprob_ptr,
+        tl.program_id(0).to(tl.int64), float("-inf"), vocab, groups, GROUPS_POW2, PENALTIES, False,
+        LOGPROBS,
+    )  # fmt: skip
+
+
+@triton.jit
+def _cut_draw_kernel(
+    logits_ptr,
+    logits_stride,
+    floats_ptr,
+    ints_ptr,
+    count_ptr,
+    group_best_ptr,
+    group_sum_ptr,
+    raw_best_ptr,
+    raw_sum_ptr,
+    token_ptr,
+    best_ptr,
+    logprob_ptr,
+    vocab,
+    groups,
+    chunk_best_ptr,
+    bound_ptr,  # [rows] float32, relative scores below are out
+    cursor_ptr,  # [rows, 4] int32, the last: chunks done with this
+    GROUPS_POW2: tl.constexpr,
+    PENALTIES: tl.constexpr,
+    LOGPROBS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CHUNKS_POW2: tl.constexpr,
+):
+    """Program = (chunk, row): sums up what is left of its groups; a row's last one draws."""
+    chunk = tl.program_id(0)
+    chunks = tl.num_programs(0)
     row = tl.program_id(1).to(tl.int64)
     other = tl.arange(0, CHUNKS_POW2)
-    inside = other < chunks
-    place = row * chunks + other
-    bests = tl.load(chunk_best_ptr + place, mask=inside, other=float("-inf"))
-    tokens = tl.load(chunk_token_ptr + place, mask=inside, other=0x7FFFFFFF)
+    place = chunk_best_ptr + row * chunks + other
+    bests = tl.load(place, mask=other < chunks, other=float("-inf"))
     best = tl.max(bests, 0)
-    best_token = tl.min(tl.where(bests == best, tokens, 0x7FFFFFFF), 0)
     temperature = tl.load(floats_ptr + row * 14 + 8)
+    bound = tl.load(bound_ptr + row)
     finite = (best > float("-inf")) & (best < float("inf"))
-    if part == 0:
-        tl.store(best_ptr + row, best)
-    if not finite:
-        if part == 0:
-            tl.store(token_ptr + row, tl.full([], -1, tl.int64))
-            tl.store(logprob_ptr + row, float("nan"))
-        return
-    if temperature <= 0.0:
-        if part == 0:
-            _finish_row(
-                best_token, logits_ptr, logits_stride, ints_ptr, count_ptr, chunk_lse_ptr,
-                token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, PENALTIES,
-                LOGPROBS,
-            )  # fmt: skip
-        return
-
-    seed = tl.load(ints_ptr + row * 7)
-    index = tl.load(ints_ptr + row * 7 + 1)
-    bound = float("-inf")
-    if FILTERED:
-        bound = tl.load(bound_ptr + row)
-    # What the best token reaches is a floor for all chunks.
-    floor = gumbel_of_token(seed, index, best_token).to(tl.float32) - _MARGIN
-    winner = tl.full([], float("-inf"), tl.float64)
-    winner_token = tl.full([], 0x7FFFFFFF, tl.int32)
-    per_part = tl.cdiv(chunks, parts)
-    first = part * per_part
-    for chunk in range(first, tl.minimum(first + per_part, chunks)):
-        mine = tl.load(chunk_best_ptr + row * chunks + chunk)
-        reach = (mine - best) / temperature
-        if (reach + _MAX_NOISE >= floor) & (reach >= bound - _MARGIN):
-            start = tl.zeros([], tl.int32) + chunk * CHUNK
-            group = tl.arange(0, CHUNK // _GROUP)
-            token = start + group[:, None] * _GROUP + tl.arange(0, _GROUP)[None, :]
-            _, score = score_tile(
-                logits_ptr + row * logits_stride, floats_ptr, ints_ptr, count_ptr, row, token,
-                vocab, PENALTIES,
-            )  # fmt: skip
-            total, total_token = best_with_noise(
-                score, best, temperature, bound, start, seed, index, floor, CHUNK // _GROUP,
-                FILTERED,
-            )  # fmt: skip
-            winner_token = tl.where(total > winner, total_token, winner_token)
-            winner = tl.maximum(winner, total)
-            floor = tl.maximum(floor, winner.to(tl.float32) - _MARGIN)
-    tl.store(winner_ptr + row * chunks + part, winner)
-    tl.store(winner_token_ptr + row * chunks + part, winner_token)
+    if finite & (temperature > 0.0) & (bound > float("-inf")):
+        sums_of_what_is_left(
+            logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, group_best_ptr,
+            group_sum_ptr, row, chunk, tl.max(tl.where(other == chunk, bests, float("-inf")), 0),
+            best, temperature, bound, vocab, groups, CHUNK, PENALTIES,
+        )  # fmt: skip
     # All threads' stores come before the count, and the count before the last one's loads.
     tl.debug_barrier()
-    done = tl.atomic_add(done_ptr + row, 1, sem="acq_rel")
-    if done == parts - 1:
-        ran = other < parts
-        totals = tl.load(winner_ptr + place, mask=ran, other=float("-inf"), cache_modifier=".cg")
-        winners = tl.load(
-            winner_token_ptr + place, mask=ran, other=0x7FFFFFFF, cache_modifier=".cg"
-        )
-        most = tl.max(totals, 0)
-        chosen = tl.min(tl.where(totals == most, winners, 0x7FFFFFFF), 0)
-        _finish_row(
-            chosen, logits_ptr, logits_stride, ints_ptr, count_ptr, chunk_lse_ptr,
-            token_ptr, logprob_ptr, row, vocab, chunks, CHUNKS_POW2, PENALTIES,
-                LOGPROBS,
+    if tl.atomic_add(cursor_ptr + row * 4 + 3, 1, sem="acq_rel") == chunks - 1:
+        draw_row(
+            logits_ptr, logits_stride, floats_ptr, ints_ptr, count_ptr, group_best_ptr,
+            group_sum_ptr, raw_best_ptr, raw_sum_ptr, token_ptr, best_ptr, logprob_ptr, row, bound,
+            vocab, groups, GROUPS_POW2, PENALTIES, True, LOGPROBS,
         )  # fmt: skip
 
 
@@ -247,9 +205,10 @@ def sample(
         raise ValueError("rows of logits and of counts must be contiguous")
     if counts is not None and counts.shape[1] != vocab:
         raise ValueError(f"counts of {counts.shape[1]} tokens for logits of {vocab}")
-    launch = launch or sample_launch(logits.device)
-    chunks = triton.cdiv(vocab, launch.chunk)
-    buffers = SampleBuffers(rows, chunks, launch, logits.device, filtered)
+    launch = launch or sample_launch(rows, filtered, logits.device)
+    if launch.chunk % GROUP:
+        raise ValueError(f"chunks of {launch.chunk} tokens: no whole number of groups of {GROUP}")
+    buffers = SampleBuffers(rows, vocab, launch, logits.device, filtered, logprobs)
     if rows == 0:
         return buffers.result()
     shared = (
@@ -259,43 +218,50 @@ def sample(
         parameters,
         parameters if counts is None else counts,
     )
+    sums = (buffers.group_best, buffers.group_sum, buffers.raw_best, buffers.raw_sum)
+    results = (buffers.tokens, buffers.best, buffers.logprobs)
+    choices = {"PENALTIES": counts is not None, "LOGPROBS": logprobs, "enable_fp_fusion": False}
+    grid = (buffers.chunks, rows)
+    groups_pow2 = triton.next_power_of_2(buffers.groups)
     with on_device_of(logits):
-        _scan_kernel[(chunks, rows)](
+        _scan_kernel[grid](
             *shared,
+            *sums,
             buffers.chunk_best,
-            buffers.chunk_token,
-            buffers.chunk_lse,
-            buffers.done,
             buffers.cursors,
             vocab,
+            buffers.groups,
             CHUNK=launch.chunk,
-            PENALTIES=counts is not None,
-            LOGPROBS=logprobs,
-            num_warps=launch.num_warps,
-            enable_fp_fusion=False,
-        )
-        if filtered:
-            find_bounds(shared, buffers, vocab, counts is not None)
-        _draw_kernel[(min(chunks, max(1, launch.programs // rows)), rows)](
-            *shared,
-            buffers.chunk_best,
-            buffers.chunk_token,
-            buffers.chunk_lse,
-            buffers.bounds,
-            buffers.winner,
-            buffers.winner_token,
-            buffers.done,
-            buffers.tokens,
-            buffers.best,
-            buffers.logprobs,
-            vocab,
-            chunks,
-            CHUNK=launch.chunk,
-            PENALTIES=counts is not None,
-            CHUNKS_POW2=triton.next_power_of_2(chunks),
             FILTERED=filtered,
-            LOGPROBS=logprobs,
             num_warps=launch.num_warps,
-            enable_fp_fusion=False,
+            **choices,
+        )
+        if not filtered:
+            _draw_kernel[(rows,)](
+                *shared,
+                *sums,
+                *results,
+                vocab,
+                buffers.groups,
+                GROUPS_POW2=groups_pow2,
+                num_warps=launch.draw_warps,
+                **choices,
+            )
+            return buffers.result()
+        find_bounds(shared, buffers, vocab, counts is not None)
+        _cut_draw_kernel[grid](
+            *shared,
+            *sums,
+            *results,
+            vocab,
+            buffers.groups,
+            buffers.chunk_best,
+            buffers.bounds,
+            buffers.cursors,
+            GROUPS_POW2=groups_pow2,
+            CHUNK=launch.chunk,
+            CHUNKS_POW2=triton.next_power_of_2(buffers.chunks),
+            num_warps=launch.sort_warps,
+            **choices,
         )
     return buffers.result()

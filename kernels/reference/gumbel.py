@@ -1,116 +1,102 @@
-"""Gumbel noise that is a function of (seed, output index, token id), and the largest score with it.
+"""Exact draws from scores by Gumbel noise, on two levels.
 
-The uniform number of a token has 40 bits, drawn in two parts:
+The vocabulary is cut into groups of ``GROUP`` consecutive tokens (the last may be shorter). With
+L(g) the logarithm of the sum of exp(score) over group g:
 
-- its upper 8 bits: token t takes byte ``t mod 16`` (little-endian) of the Philox call with the
-counter
-  ``(t div 16, 0, index mod 2³², index div 2³²)``;
-- its lower 32 bits: word 0 of the call with the counter ``(t, 1, index mod 2³², index div 2³²)``.
+1. the group is the one with the largest L(g) + noise(g, domain ``GROUPS``);
+2. its token is the one with the largest score(t) + noise(t, domain ``TOKENS``) in that group.
 
-The key is the seed's two halves. One call serves 16 tokens in the first part, and the first part
-alone rules out nearly all tokens: only those that could still win need the second. What is drawn
-does not depend on which tokens are looked at, or on how.
+Of equals the first. As adding Gumbel noise and taking the largest draws by softmax, a token's
+probability is exp L(g) / Σ exp L · exp(score) / exp L(g): its softmax over all tokens. Only the
+groups and one group's tokens need noise, and L is all that is needed of the other scores.
+
+L is computed in float32. That rounding shifts a group's probability by a millionth of itself; what
+float32, or bfloat16, makes of the logits themselves shifts it by as much or more.
 """
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels.reference.philox import MASK, Words4, philox4x32
+from kernels.reference.philox import MASK, philox4x32
 
-# Of the 256 values of the upper byte the last one alone reaches far: its noise is at least
-# _HOT_NOISE, that of all others less.
-_HOT_BYTE = 255
-_HOT_NOISE = -math.log(-math.log(255 / 256))
-_MAX_NOISE = -math.log(-math.log1p(-(2.0**-41)))
-
-
-def gumbel_noise(seed: Tensor, output_index: Tensor, token_id: Tensor) -> Tensor:
-    """``−log(−log u)``, ``u = (upper · 2³² + lower + ½) / 2⁴⁰``; see above.
-
-    Args:
-        seed: ``[n]``, the 64 bits of an unsigned seed, as int64.
-        output_index: ``[n]`` int64, place of the drawn token in its answer.
-        token_id: ``[n]`` int64.
-
-    Returns:
-        ``[n]`` float64: float32 cannot tell the largest values of u from 1.
-    """
-    key = _key(seed)
-    words = torch.stack(philox4x32(_counter(token_id >> 4, 0, output_index), key))
-    word = words.gather(0, ((token_id >> 2) & 3)[None])[0]
-    upper = (word >> ((token_id & 3) << 3)) & 0xFF
-    lower = philox4x32(_counter(token_id, 1, output_index), key)[0]
-    return _gumbel(upper, lower)
+GROUP = 128
+"""Part of what a seed means: another size draws other tokens."""
+TOKENS, GROUPS = 0, 1
+"""Domains: second counter word of the noise."""
 
 
-def upper_bytes(seed: Tensor, output_index: Tensor, vocab_size: int) -> Tensor:
-    """The upper 8 bits of every token, for some rows at once.
+def gumbel_noise(seed: Tensor, output_index: Tensor, place: Tensor, domain: int) -> Tensor:
+    """``−log(−log u)``, ``u = (n + ½) / 2⁵²``; a function of the arguments alone.
+
+    The upper 32 bits of n are word 0 of the Philox call with the counter ``(place, domain, index
+    mod 2³², index div 2³²)`` and the seed's halves as key; the lower 20 are the upper ones of word
+    1. u is exact in float64, and neither 0 nor 1.
 
     Args:
-        seed: ``[rows]`` as in ``gumbel_noise``; ``output_index`` likewise.
-        vocab_size: tokens.
+        seed: the 64 bits of an unsigned seed, as int64.
+        output_index: int64, place of the drawn token in its answer.
+        place: int64, a token's id or a group's number.
+        domain: which of these.
 
     Returns:
-        ``[rows, vocab_size]`` uint8.
+        float64, of the shape that the arguments broadcast to; one dimension at least.
     """
-    rows, calls = len(seed), -(-vocab_size // 16)
-    call = torch.arange(calls, device=seed.device)
-    counter = _counter(call, 0, output_index[:, None])
-    words = torch.stack(philox4x32(counter, _key(seed[:, None])), -1)
-    # The lower half of each int64, byte by byte, is the vocabulary's own order.
-    halves = words.view(torch.int32)[..., 0::2].contiguous()
-    return halves.view(torch.uint8).view(rows, calls * 16)[:, :vocab_size]
+    words = (seed, output_index, place)
+    seed, output_index, place = (word if word.ndim else word[None] for word in words)
+    if place.device.type == "cpu":
+        # NumPy takes a third of torch's time for some hundred numbers (128 µs against 370 for 384).
+        # It warns where products of single numbers overflow, not of arrays.
+        bits = _bits(seed.numpy(), output_index.numpy(), place.numpy(), domain)
+        uniform = torch.from_numpy(bits).double()
+    else:
+        uniform = _bits(seed, output_index, place, domain).double()
+    return uniform.add_(0.5).mul_(2.0**-52).log_().neg_().log_().neg_()
 
 
-def gumbel_argmax(scores: Tensor, seed: Tensor, output_index: Tensor) -> list[int]:
-    """The token with the largest score + noise in each row.
+def _bits(seed: Any, output_index: Any, place: Any, domain: int) -> Any:
+    counter = (place, domain, output_index & MASK, output_index >> 32)
+    upper, lower, _, _ = philox4x32(counter, (seed & MASK, (seed >> 32) & MASK))
+    return (upper << 20) + (lower >> 12)
+
+
+def draw_tokens(scores: Tensor, seed: Tensor, output_index: Tensor) -> list[int]:
+    """One token a row, by its softmax; see above.
 
     Args:
         scores: ``[rows, vocab_size]``, the largest of each row 0; −inf for tokens that must not be
             drawn.
         seed: ``[rows]`` as in ``gumbel_noise``; ``output_index`` likewise.
     """
-    upper = upper_bytes(seed, output_index, scores.shape[1])
-    best = argmax(scores)
-    best_bytes = upper.gather(1, best[:, None])[:, 0].tolist()
-    chosen = [
-        _contenders(row, row_bytes, byte)
-        for row, row_bytes, byte in zip(scores, upper, best_bytes, strict=True)
-    ]
-    counts = torch.tensor([len(ids) for ids in chosen], device=scores.device)
-    rows = torch.arange(len(chosen), device=scores.device).repeat_interleave(counts)
-    ids = torch.cat(chosen)
-    lower = philox4x32(_counter(ids, 1, output_index[rows]), _key(seed[rows]))[0]
-    totals = scores[rows, ids].double() + _gumbel(upper[rows, ids], lower)
-    return [
-        int(row_ids[row_totals.argmax()])
-        for row_ids, row_totals in zip(chosen, torch.split(totals, counts.tolist()), strict=True)
-    ]
+    vocab = scores.shape[1]
+    seed, output_index = seed[:, None], output_index[:, None]
+    totals = group_sums(scores).log().double()
+    numbers = torch.arange(totals.shape[1], device=scores.device)
+    totals += gumbel_noise(seed, output_index, numbers, GROUPS)
+    first = argmax(totals)[:, None] * GROUP
+    tokens = first + torch.arange(min(GROUP, vocab), device=scores.device)
+    inside = scores.gather(1, tokens.clamp(max=vocab - 1)).double()
+    inside.masked_fill_(tokens >= vocab, -torch.inf)
+    inside += gumbel_noise(seed, output_index, tokens, TOKENS)
+    return (first[:, 0] + argmax(inside)).tolist()
 
 
-def _contenders(scores: Tensor, upper: Tensor, best_byte: int) -> Tensor:
-    """Tokens of one row that can still win, whatever their lower bits are."""
-    hot = indices(upper == _HOT_BYTE)
-    hot = hot[scores[hot] > -torch.inf]
-    floor = _least_noise(best_byte)
-    if len(hot):
-        floor = max(floor, float(scores[hot].max()) + _HOT_NOISE)
-    hot = hot[scores[hot] >= floor - _MAX_NOISE]
-    return torch.cat((hot, indices(scores >= floor - _HOT_NOISE)))
+def group_sums(scores: Tensor) -> Tensor:
+    """Sum of exp(score) of each group, ``[rows, groups]``.
 
-
-def _least_noise(byte: int) -> float:
-    """No noise with this upper byte is smaller."""
-    return -math.log(-math.log(byte / 256 if byte else 2.0**-41))
-
-
-def _gumbel(upper: Tensor, lower: Tensor) -> Tensor:
-    uniform = (upper.double() + (lower.double() + 0.5) * 2.0**-32) / 256
-    return -torch.log(-torch.log(uniform))
+    What is so far below 0 that its exp is none could not be drawn: the noise of 52 bits reaches
+    from −3.6 to 36.8.
+    """
+    weights = scores.exp()
+    rows, vocab = scores.shape
+    whole = vocab // GROUP * GROUP
+    sums = weights[:, :whole].view(rows, vocab // GROUP, GROUP).sum(-1)
+    if whole == vocab:
+        return sums
+    return torch.cat((sums, weights[:, whole:].sum(-1, keepdim=True)), 1)
 
 
 def argmax(scores: Tensor) -> Tensor:
@@ -127,12 +113,3 @@ def indices(mask: Tensor) -> Tensor:
         # A quarter of the time of torch's nonzero on 49,152 entries.
         return torch.from_numpy(mask.numpy().nonzero()[0])
     return mask.nonzero().flatten()
-
-
-def _counter(first: Tensor, second: int, output_index: Tensor) -> Words4:
-    constant = torch.tensor(second, device=first.device)
-    return first, constant, output_index & MASK, output_index >> 32
-
-
-def _key(seed: Tensor) -> tuple[Tensor, Tensor]:
-    return seed & MASK, (seed >> 32) & MASK

@@ -5,21 +5,22 @@ Salmon and others, "Parallel random numbers: as easy as 1, 2, 3", 2011.
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any
 
 MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
-Words4 = tuple[Tensor, Tensor, Tensor, Tensor]
+Words4 = tuple[Any, Any, Any, Any]
+"""Tensors or NumPy arrays, int64."""
 
 
-def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
+def philox4x32(counter: Words4, key: tuple[Any, Any]) -> Words4:
     """Ten rounds of Philox4x32.
 
     Args:
-        counter: four words, int64 tensors of values 0 … 2³² − 1.
+        counter: four words of values 0 … 2³² − 1.
         key: two words, likewise. All six broadcast against each other.
 
     Returns:
@@ -32,6 +33,6 @@ def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
         product0, product2 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         c0 = ((product2 >> 32) ^ (c1 ^ k0)) & MASK
         c2 = ((product0 >> 32) ^ (c3 ^ k1)) & MASK
-        c1, c3 = product2.bitwise_and_(MASK), product0.bitwise_and_(MASK)
+        c1, c3 = product2 & MASK, product0 & MASK
         k0, k1 = (k0 + _KEY_STEPS[0]) & MASK, (k1 + _KEY_STEPS[1]) & MASK
     return c0, c1, c2, c3

@@ -1,7 +1,7 @@
 """Drawing the next token of each row of logits.
 
-Order: penalties → temperature → top-k → top-p on the renormalised rest → min-p; then the largest of
-score + Gumbel noise (``gumbel.py``).
+Order: penalties → temperature → top-k → top-p on the renormalised rest → min-p; then a draw by
+softmax of what is left (``gumbel.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.reference.gumbel import argmax, gumbel_argmax, indices
+from kernels.reference.gumbel import argmax, draw_tokens, indices
 
 _NEGLIGIBLE_NATS = 25.0
 _FIRST_LOOK_NATS = 8.0
@@ -166,7 +166,7 @@ def draw(scores: Tensor, best: Tensor, rows: list[RowParameters]) -> list[int]:
             cut(relative[i], row)
     seeds = torch.tensor([signed(row.seed) for row in rows], device=device)
     places = torch.tensor([row.output_index for row in rows], device=device)
-    return gumbel_argmax(relative, seeds, places)
+    return draw_tokens(relative, seeds, places)
 
 
 def sample(

@@ -3,7 +3,7 @@
 One JSON line a row: microseconds a call (CUDA-graph replay, median), and how many tokens of some
 calls differ from the reference's on the same logits (0 but for a cut within rounding).
 
-On one H200, bfloat16 logits of 151,936 tokens, us for peaked / flat logits:
+On one H200, bfloat16 logits of 151,936 tokens, us for peaked / flat logits, as version 2 took them:
 
 | rows | greedy | temperature | min-p | top-k 50 | top-p 0.95 |
 |---|---|---|---|---|---|
@@ -12,11 +12,16 @@ On one H200, bfloat16 logits of 151,936 tokens, us for peaked / flat logits:
 | 64 | 18 | 62 / 99 | 112 / 141 | 394 / 399 | 283 / 798 |
 | 256 | - | 224 / 368 | - | - | - |
 
-Version 1 (4096 tokens a program, one program a row looks for the cut): temperature 13 / 23 / 109
-at 1 / 8 / 64 flat rows, top-p 848 / 882 / 1130. Version 2 (penalties compiled out where there are
-none, 2048 tokens, the cut's rounds over all programs): as above; expected were 60 for 64 rows by
-temperature, which only peaked logits reach: a program's registers leave three of them a
-multiprocessor.
+By temperature alone, flat logits, at 1 / 8 / 64 / 256 rows:
+
+| version | what changed | expected | found |
+|---|---|---|---|
+| 1 | 4096 tokens a program, one program a row looks for the cut | - | 13 / 23 / 109 / - |
+| 2 | no penalties where there are none, 2048 tokens, cut by all programs | - / - / 60 / - | above |
+| 3 | one pass for the groups' sums, noise for groups and one group | 8 / 8 / 12 / 30 | - |
+
+Version 1's top-p took 848 / 882 / 1130. Of version 2 only peaked logits reached 60: a program's
+registers left three of them a multiprocessor. The bytes of version 3 alone take 0.1 / 0.6 / 5 / 20.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch import Tensor
 
-from kernels.launch import SampleLaunch, multiprocessors
+from kernels.launch import SampleLaunch
 from kernels.reference.sample import RowParameters, pack
 from kernels.reference.sample import sample as reference
 from kernels.sample import sample
@@ -95,10 +100,18 @@ def row(
 
 def sweep() -> None:
     """Prints what other launch choices take."""
-    shapes = [(8, "temperature"), (64, "temperature"), (64, "greedy"), (64, "top_k 50, top_p 0.9")]
-    for chunk, warps, each in [(4096, 8, 3), (2048, 4, 6), (2048, 4, 3), (1024, 4, 6)]:
-        programs = each * multiprocessors(torch.device("cuda", 0))
-        choice = SampleLaunch(chunk, programs, list_size=512, num_warps=warps, sort_warps=8)
+    shapes = [(rows, "temperature") for rows in (1, 8, 64, 256)]
+    shapes += [(8, "top_p 0.95"), (64, "top_k 50, top_p 0.9")]
+    for chunk, warps, draw_warps in [
+        (1024, 1, 16),
+        (1024, 4, 16),
+        (1024, 4, 8),
+        (2048, 4, 16),
+        (4096, 4, 16),
+        (4096, 4, 8),
+        (8192, 8, 16),
+    ]:
+        choice = SampleLaunch(chunk, 512, num_warps=warps, draw_warps=draw_warps, sort_warps=8)
         times = [row(*shape, "flat", torch.bfloat16, choice)["us"] for shape in shapes]
         print(json.dumps({"sweep": str(choice), "us": times}), flush=True)
 

@@ -10,6 +10,7 @@ import torch
 triton = pytest.importorskip("triton")
 
 from kernels.launch import SampleLaunch  # noqa: E402 - only where Triton is
+from kernels.reference.gumbel import GROUP, group_sums  # noqa: E402
 from kernels.reference.sample import (  # noqa: E402
     PROMPT_COUNT,
     RowParameters,
@@ -25,7 +26,9 @@ ON_GPU = torch.cuda.is_available()
 VOCAB = 151_936 if ON_GPU else 700
 # The interpreter's time goes by operations: small chunks, and a list that most cuts do not fit.
 SMALL = (
-    None if ON_GPU else SampleLaunch(chunk=256, programs=6, list_size=16, num_warps=4, sort_warps=4)
+    None
+    if ON_GPU
+    else SampleLaunch(chunk=256, list_size=16, num_warps=4, draw_warps=4, sort_warps=4)
 )
 SPREADS = [0.05, 1.0, 6.0]
 CHOICES = [
@@ -85,17 +88,23 @@ def test_cuts(choices, dtype, device):
     check(logits_of(SPREADS, dtype), rows_of(3, **choices), device)
 
 
-@pytest.mark.parametrize("choices", CHOICES, ids=str)
-def test_the_cut_itself(choices, device, monkeypatch):
-    """One draw hardly ever lands on the last token that stays: the bound is looked at."""
-    made = []
+@pytest.fixture
+def made(monkeypatch):
+    """The buffers of every call."""
+    calls = []
 
     class Recorded(SampleBuffers):
         def __init__(self, *args):
             super().__init__(*args)
-            made.append(self)
+            calls.append(self)
 
     monkeypatch.setattr("kernels.sample.SampleBuffers", Recorded)
+    return calls
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_the_cut_itself(choices, device, made):
+    """One draw hardly ever lands on the last token that stays: the bound is looked at."""
     logits, rows = logits_of([0.3, 1.0, 6.0]), rows_of(3, **choices)
     sample(logits.to(device), packed(rows, device), launch=SMALL)
     for row, scores, bound in zip(rows, logits, made[0].bounds.tolist(), strict=True):
@@ -105,6 +114,24 @@ def test_the_cut_itself(choices, device, monkeypatch):
         expected = int(relative.isfinite().sum())
         # Sums of some thousand scores differ in their last bits.
         assert abs(kept - expected) <= expected // 5000
+
+
+@pytest.mark.parametrize("choices", [{}, {"top_k": 40}, {"min_p": 0.3}], ids=str)
+def test_the_sums_of_the_groups(choices, device, made):
+    """A few draws do not tell a sum that is a little wrong."""
+    logits, rows = logits_of(SPREADS), rows_of(3, **choices)
+    logits[1, :600] = -math.inf
+    sample(logits.to(device), packed(rows, device), filtered=bool(choices), launch=SMALL)
+    best = logits.amax(-1, keepdim=True)
+    temperatures = torch.tensor([row.temperature for row in rows])[:, None]
+    relative = (logits - best) / temperatures
+    if choices:
+        for scores, row in zip(relative, rows, strict=True):
+            cut(scores, row)
+    found = made[0].group_sum.view(3, -1).log().cpu()
+    found += (made[0].group_best.view(3, -1).cpu() - best) / temperatures
+    expected = group_sums(relative.double()).log().float()
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_equal_scores_stay_or_go_together(device):
@@ -170,6 +197,44 @@ def test_a_row_does_not_depend_on_its_neighbours(device):
         assert alone.tokens.tolist() == [together[i]]
 
 
+@pytest.mark.parametrize("vocab", [1, 5, GROUP, GROUP + 1, 1000])
+def test_vocabularies_of_all_sizes(vocab, device):
+    rows = 400 if ON_GPU else 20
+    parameters = [RowParameters(7919 * i, i, [1e-3, 0.7, 1.0, 100.0][i % 4]) for i in range(rows)]
+    logits = torch.randn(rows, vocab)
+    # Some groups without any token that may be drawn.
+    logits[: rows // 2, : vocab // 2] = -math.inf
+    check(logits, parameters, device, filtered=False)
+
+
+def test_many_draws_from_what_filters_leave(device):
+    rows, vocab = 400 if ON_GPU else 14, 2 * GROUP + 61
+    parameters = [
+        replace(RowParameters(31 * i, i, 0.9), **CHOICES[i % len(CHOICES)]) for i in range(rows)
+    ]
+    logits = torch.randn(rows, vocab)
+    # What is left lies in one group, and none of it in the other chunk.
+    logits[::3, GROUP:] -= 50.0
+    check(logits, parameters, device)
+
+
+def test_how_rows_are_cut_does_not_matter(device):
+    rows = rows_of(3)
+    logits = logits_of(SPREADS).to(device)
+    drawn = [
+        sample(logits, packed(rows, device), filtered=filtered, launch=launch).tokens.tolist()
+        for filtered in (False, True)
+        for launch in (None, SMALL, SampleLaunch(GROUP, 16, 4, 8, 4))
+    ]
+    assert drawn == [drawn[0]] * 6
+
+
+def test_chunks_are_whole_groups(device):
+    launch = SampleLaunch(GROUP // 2, list_size=16, num_warps=4, draw_warps=4, sort_warps=4)
+    with pytest.raises(ValueError, match="no whole number of groups"):
+        sample(logits_of([1.0]).to(device), packed(rows_of(1), device), launch=launch)
+
+
 def test_parameters_survive_packing():
     row = RowParameters(2**64 - 3, 2**40, 0.5, 7, 0.25, 0.125, 1.5, -0.5, 0.75, 3)
     plain = RowParameters(5, 0)
@@ -188,15 +253,18 @@ def test_shapes_that_do_not_fit_are_refused(device):
         sample(logits.t().contiguous().t(), packed(rows_of(2), device))
 
 
+@pytest.mark.parametrize("logprobs", [False, True])
 @pytest.mark.parametrize("filtered", [False, True])
-def test_all_numbers_of_rows_have_their_buffers_at_whole_lines(filtered):
+def test_all_numbers_of_rows_have_their_buffers_at_whole_lines(filtered, logprobs):
     """The kernels are compiled apart for pointers that are no multiples of 16 bytes."""
-    launch = SampleLaunch(chunk=256, programs=6, list_size=17, num_warps=4, sort_warps=4)
+    launch = SampleLaunch(chunk=256, list_size=17, num_warps=4, draw_warps=4, sort_warps=4)
     for rows in range(1, 9):
-        buffers = SampleBuffers(rows, 149, launch, torch.device("cpu"), filtered)
+        buffers = SampleBuffers(rows, 5001, launch, torch.device("cpu"), filtered, logprobs)
         parts = [part for part in vars(buffers).values() if isinstance(part, torch.Tensor)]
-        assert len(parts) == (15 if filtered else 11)
+        parts = [part for part in parts if part.numel()]
+        assert len(parts) == 5 + 7 * filtered + 2 * logprobs
         starts = sorted((part.data_ptr(), part.data_ptr() + part.nbytes) for part in parts)
         assert all(start % 16 == 0 for start, _ in starts)
         assert all(end <= later for (_, end), (later, _) in itertools.pairwise(starts))
-        assert len(buffers.tokens) == len(buffers.bounds) == len(buffers.done) == rows
+        assert len(buffers.tokens) == len(buffers.best) == len(buffers.logprobs) == rows
+        assert len(buffers.group_best) == len(buffers.group_sum) == rows * 40
