@@ -79,9 +79,12 @@ def _paged_decode_kernel(
 
     table = table_ptr + sequence * table_stride
     blocks = first_blocks(table, first, lowest, length, BLOCK_SIZE, TILE)
-    if EARLY and not SHARED:
+    if EARLY:
         # Plan and tables are older than the kernel before this one, whose end is waited for here.
-        gdc_wait()
+        # With shared parts it is the one that computes them, and has let this one start only when
+        # queries, keys and values were there: its end matters to those who join.
+        if not SHARED:
+            gdc_wait()
         gdc_launch_dependents()
     row = tl.arange(0, ROWS)
     dim = tl.arange(0, DIM_POW2)
@@ -119,11 +122,6 @@ def _paged_decode_kernel(
         PRECISION,
     )
     result, lse = normalise(acc, best, total)
-    if EARLY and SHARED:
-        # The kernel before this one computes the shared parts, and let this one start only when
-        # queries, keys and values were there: its end is waited for no sooner than it matters.
-        gdc_wait()
-        gdc_launch_dependents()
     if parts == 1 and not SHARED:
         place = (sequence * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
         tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
@@ -140,6 +138,8 @@ def _paged_decode_kernel(
             in_group = member < GROUP
             joined, divisor, sums = empty_join(GROUP_POW2, DIM_POW2)
             if SHARED:
+                if EARLY:
+                    gdc_wait()
                 joined, divisor, sums = join_parts(
                     joined,
                     divisor,

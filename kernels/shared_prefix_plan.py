@@ -11,7 +11,13 @@ from torch import Tensor
 
 from kernels.decode_plan import DecodePlan, plan_decode
 from kernels.device_guard import on_device_of
-from kernels.launch import DecodeLaunch, SharedLaunch, next_power_of_2, shared_launch
+from kernels.launch import (
+    DecodeLaunch,
+    SharedLaunch,
+    next_power_of_2,
+    own_launch,
+    shared_launch,
+)
 from kernels.paged_decode import SharedParts
 
 
@@ -92,7 +98,7 @@ def plan_shared_prefix_decode(
     max_context: int,
     *,
     launch: SharedLaunch | None = None,
-    own_launch: DecodeLaunch | None = None,
+    launch_of_own: DecodeLaunch | None = None,
 ) -> SharedPlan:
     """Cuts the shared beginnings and the rest of a step's contexts into items.
 
@@ -108,7 +114,7 @@ def plan_shared_prefix_decode(
         head_dim: of both.
         max_context: no length is above it.
         launch: how the shared beginnings are cut; chosen by ``launch.shared_launch`` if None.
-        own_launch: how the rest is cut.
+        launch_of_own: how the rest is cut; chosen by ``launch.own_launch`` if None.
     """
     batch, device = context_lens.shape[0], context_lens.device
     groups, width = members.shape
@@ -150,7 +156,7 @@ def plan_shared_prefix_decode(
         head_dim,
         max_context,
         starts=starts,
-        launch=own_launch,
+        launch=launch_of_own or own_launch(num_heads, num_kv_heads, head_dim, device),
     )
     parts = SharedParts(places, floats[: rows * head_dim], floats[rows * head_dim :], width)
     return SharedPlan(own, memory[:words], parts, capacity, chosen)
