@@ -42,8 +42,7 @@ class DotLaunch:
 
     ``rows``: of ``x``, a program. ``outputs``: of the product, a program. ``depth``: inner elements
     a step of the loop. ``splits``: programs that share one tile of the result.
-    ``weight_first``: the weight is the product's left operand. ``prefetch``: weights are asked for
-    into the level-2 cache before the wait for the kernel before.
+    ``weight_first``: the weight is the product's left operand.
     """
 
     rows: int
@@ -53,7 +52,6 @@ class DotLaunch:
     num_warps: int
     num_stages: int
     weight_first: bool
-    prefetch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

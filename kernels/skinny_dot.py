@@ -7,21 +7,6 @@ import triton.language as tl
 
 from kernels.gate_and_mul import activated
 
-LINE: tl.constexpr = tl.constexpr(64)
-"""Elements of 16 bits that the level-2 cache fetches at once."""
-
-
-@triton.jit
-def _prefetch(pointers):
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-        "=r,l",
-        [pointers],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
 
 @triton.jit(do_not_specialize=["rows"])
 def skinny_dot_kernel(
@@ -47,7 +32,6 @@ def skinny_dot_kernel(
     UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
     PDL: tl.constexpr,  # see next_starts
-    PREFETCH: tl.constexpr,
 ):
     """One program: a tile of the result over one of ``SPLITS`` parts of the inner dimension."""
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -69,13 +53,6 @@ def skinny_dot_kernel(
     up = y
     if PDL == 1:
         tl.extra.cuda.gdc_launch_dependents()
-    if PREFETCH:
-        LINES: tl.constexpr = triton.next_power_of_2((PER_SPLIT * DEPTH + LINE - 1) // LINE)
-        line = tl.minimum(first * DEPTH + tl.arange(0, LINES) * LINE, K - 1)
-        ahead = weight_ptr + tl.minimum(n, N - 1).to(tl.int64)[:, None] * K + line[None, :]
-        _prefetch(ahead)
-        if GATE != "":
-            _prefetch(ahead + N * K)
     if PDL:
         tl.extra.cuda.gdc_wait()
     if PDL == 2:

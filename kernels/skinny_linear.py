@@ -270,5 +270,4 @@ def _multiply_tiles(problem: _Problem, launch: DotLaunch | HeldLaunch, out: Tens
             **constants,
             STAGES=launch.num_stages,
             WEIGHT_FIRST=launch.weight_first,
-            PREFETCH=launch.prefetch and problem.pdl,
         )

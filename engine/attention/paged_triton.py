@@ -96,9 +96,10 @@ class PagedTritonBackend(PagedBackend):
         """
         groups = batch.prefix_groups
         windows = set(self.windows) if batch.num_decodes else set()
-        plans = {window: self._plan(batch, window) for window in windows}
         shared = None
         if groups is not None and None in windows and not self._deterministic:
+            # Whoever sees everything goes by this plan, and by no other.
+            windows.remove(None)
             shared = plan_shared_prefix_decode(
                 batch.decode_lengths,
                 groups.members,
@@ -107,6 +108,7 @@ class PagedTritonBackend(PagedBackend):
                 *self._heads,
                 batch.max_decode_length,
             )
+        plans = {window: self._plan(batch, window) for window in windows}
         prefills: _Prefills | _TiledPrefills | None = None
         if batch.prefill_tiles is not None:
             prefills = _TiledPrefills(batch.prefill_tiles, self._counters)

@@ -1,10 +1,10 @@
 """Looks for the launches that make whole layers of 3 to 16 rows fast: ``python …/chain_search.py``.
 
 Times chains of ``layer_chain.py`` with one product's launch changed at a time: those that hold the
-weights in registers, and today's with other splits or with weights asked for into the level-2
-cache; each with the next kernel let start after the wait or at the start. One JSON line for each
-number of rows has today's plan and the best one, timed in turns, and the best launches of every
-product with the microseconds a layer that they were found at.
+weights in registers, and today's with other splits; each with the next kernel let start after the
+wait or at the start. One JSON line for each number of rows has today's plan and the best one, timed
+in turns, and the best launches of every product with the microseconds a layer that they were found
+at.
 """
 
 from __future__ import annotations
@@ -49,19 +49,15 @@ def next_starting(when: int) -> Iterator[None]:
         dependent_launch._FEW_ROWS = few
 
 
-def candidates(name: str, rows: int, when: int) -> list[LinearLaunch]:
+def candidates(name: str, rows: int) -> list[LinearLaunch]:
     """Today's launch first."""
     today, product = chosen(name, rows), SHAPES[name]
-    found: list[LinearLaunch] = []
+    found: list[LinearLaunch] = [] if today is None else [today]
     if isinstance(today, DotLaunch):
-        found.append(today)
         for splits in SPLITS if product.joined else (1,):
             other = replace(today, splits=splits)
             if product.inner >= 2 * today.depth * splits:
                 found.append(other)
-                # Where whole chains of kernels wait, asking ahead was tried without gain.
-                if when == AFTER_WAIT:
-                    found.append(replace(other, prefetch=True))
     return list(dict.fromkeys([*found, *held(product, rows)]))
 
 
@@ -158,7 +154,7 @@ def tile(rows: int) -> int:
 
 def among(ready: set[Job], name: str, rows: int, when: int) -> list[LinearLaunch]:
     compiled = tile(rows)
-    return [c for c in candidates(name, rows, when) if (name, compiled, c, when) in ready]
+    return [c for c in candidates(name, rows) if (name, compiled, c, when) in ready]
 
 
 def main() -> int:
@@ -175,7 +171,7 @@ def main() -> int:
         for when in (AFTER_WAIT, AT_START)
         for rows in dict.fromkeys(map(tile, sizes))
         for name in LAYER
-        for launch in candidates(name, rows, when)
+        for launch in candidates(name, rows)
     ]
     ready = compile_all(jobs, arguments.processes, arguments.compile_s, compile_started)
     for i, rows in enumerate(sizes):

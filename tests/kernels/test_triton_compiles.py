@@ -85,8 +85,9 @@ def test_weights_that_are_held_go_from_memory_into_the_product(
     """All are asked for before the wait, and no other thread has to hand them over."""
     held = [launch for launch in launches if launch["kernel"] == "skinny_held_kernel"]
     # Of 16 or (with a gate) 32 outputs by 1024 for 128 threads, of 16 by 512 for 64: 16 bytes each.
-    assert [launch["early_loads"] for launch in held] == [16, 32, 16]
-    assert [launch["early_shared_stores"] for launch in held] == [0, 0, 0]
+    assert [launch["early_loads"] for launch in held[:3]] == [16, 32, 16]
+    assert min(launch["early_loads"] for launch in held) >= 16
+    assert max(launch["early_shared_stores"] for launch in held) == 0
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ BOUND = {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 WHOLE = [
     VectorLaunch(8, 4),
     DotLaunch(16, 16, 32, 1, 4, 2, False),
-    DotLaunch(16, 32, 64, 1, 4, 3, True, prefetch=True),
+    DotLaunch(16, 32, 64, 1, 4, 3, True),
     HeldLaunch(8, 16, 256, 1, 2),
     HeldLaunch(16, 32, 256, 1, 4),
 ]
