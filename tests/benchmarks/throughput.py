@@ -96,14 +96,18 @@ def _generate(bench: Bench, prompts: Sequence[Sequence[int]], outputs: Sequence[
                 raise RuntimeError(f"request {event.request_id} ended early: {event}")
             cached += event.usage.cached_tokens
     elapsed = time.perf_counter() - start
-    inside = sum(times.submit_s + times.result_s for times in watch.steps)
+    submitting = sum(times.submit_s for times in watch.steps)
+    # Where this is nearly nothing, the device waits for the host.
+    waiting = sum(times.result_s for times in watch.steps)
     return {
         "prompt_tokens": sum(len(prompt) for prompt in prompts),
         "output_tokens": sum(outputs),
         "seconds": elapsed,
         "tok_s": sum(outputs) / elapsed,
         "steps": core.num_steps - first_step,
-        "outside_runner_s": elapsed - inside,
+        "outside_runner_s": elapsed - submitting - waiting,
+        "submitting_s": submitting,
+        "waiting_s": waiting,
         "cached_tokens": cached,
         "preemptions": core.metrics.num_preemptions - preemptions,
         "pool_peak_blocks": watch.peak_used_blocks,
