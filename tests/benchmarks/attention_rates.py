@@ -18,7 +18,9 @@ What was changed on one H200, what was expected, what came out (us; 16/8 heads o
 | shared (sequences, prefix), 512 own | (4,2048) | (8,2048) | (16,512) | (16,2048) | (16,8192) | (64,2048) | (64,8192) |
 |---|---|---|---|---|---|---|---|
 | each by itself | 13.9 | 18.8 | 17.3 | 30.0 | 76.8 | 97.8 | 283 |
-| prefix once; 40 expected at (16,8192) | 14.2 | 18.0 | 21.2 | 24.3 | 32.1 | 51.6 | 59.2 |
+| 1: prefix once; 40 expected at (16,8192) | 14.2 | 18.0 | 21.2 | 24.3 | 32.1 | 51.6 | 59.2 |
+| 2: own parts do not wait for the prefix's; 24 expected | 12.7 | 15.8 | 17.9 | 23.7 | 30.0 | 50.3 | 57.6 |
+| 3: one program of the prefix beside two of own parts, whoever joins waits | 11.5 | - | 18.7 | 20.0 | 27.0 | 47.4 | 55.8 |
 
 | prefill (tokens, cached) | (512,0) | (512,9728) | (2048,0) | (2048,2048) | (8192,0) |
 |---|---|---|---|---|---|

@@ -22,15 +22,17 @@ down) and found:
 | 64 rows, weights also asked for into the level-2 cache before the wait | – | 30.2 (e) |
 | o and down split, joined by the norm that comes next | 18 at 8 rows, 22 at 64 | 25.3, 23.6 |
 | next kernel let start after the wait | – | 18.8, 19.1, 22.7, 23.9 at 4, 8, 16, 64 (f) |
-| 8, 16 rows on tensor cores, weights in registers before the wait | 15.5, 17 | – (g) |
+| 4, 8, 16 rows, weights asked into the level-2 cache before the wait | 1 less | 18.9, 18.7, – (e) |
+| the same, weights in registers before the wait | 15.3, 15.5, 17 | 13.6, 14.8, 17.6 (g) |
 | 65 to 128 rows by our own tiles | 31 | 27.7 at 96, 28.3 at 128; cuBLAS 36.7 |
 
 (a) Programs of 64 weights a thread, about 512 of them; alone, smaller ones win. (b) Bound by
 arithmetic: tensor cores from 3 rows on. (c) Registers reach the tensor cores through shared memory:
 dropped; so was the norm inside the loop, which costs 2–5 a product; one of its own takes 1–1.7.
 (d) o and down were split and joined by the last program to arrive, whose counter costs about 2
-each. (e) Dropped. (f) So up to 16 rows; see
-``dependent_launch.py``. (g) ``chain_search.py``, which has not been run yet.
+each. (e) Dropped. (f) So from 9 to
+16 rows; see ``dependent_launch.py``. (g) As ``chain_search.py`` found, in whose run the launches
+before took 18.8, 19.1 and 22.7; up to 8 rows the next kernel starts at the start.
 
 Alone, 1 / 64 / 16,384 rows: ``rms_norm`` of 1024 1.6 / 1.7 / 18.5 (torch 2.3 / 2.4 / 23.9),
 ``add_rms_norm`` 1.7 / 1.8 / 34.0 (3.9 TB/s), ``silu_and_mul`` of 3072 1.4 / 1.7 / –,
