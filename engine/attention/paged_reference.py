@@ -61,15 +61,14 @@ class _Step:
         k_rows, v_rows = self._cache.k_rows[layer], self._cache.v_rows[layer]
         layout = self._layouts[self._windows[layer]]
         if layout.decode is not None and not layout.prefills:
-            return decode_attend(query, k_rows, v_rows, layout.decode, self._scale).flatten(1)
+            return decode_attend(query, k_rows, v_rows, layout.decode, self._scale)
         parts: list[Tensor] = []
         if layout.decode is not None:
             rows = query[: self._num_decodes]
             parts.append(decode_attend(rows, k_rows, v_rows, layout.decode, self._scale))
         for first, end, gather in layout.prefills:
             parts.append(prefill_attend(query[first:end], k_rows, v_rows, gather, self._scale))
-        out = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return out.flatten(1)
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _lay_out(cache: KVCache, batch: StepBatch, window: int | None) -> _Layout:

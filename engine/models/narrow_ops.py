@@ -33,5 +33,9 @@ class NarrowCpuOps(ReferenceOps):
             if not mirrors(residual):
                 return super().add_norm(linear, x, residual, weight, eps)
             residual = mirrored(residual)
-        hidden = torch.addcmul(residual, linear(x).unsqueeze(1), self._signs)
+        y = linear(x)
+        if y.shape[0] != 1:
+            # One row goes with both signs as it is.
+            y = y.unsqueeze(1)
+        hidden = torch.addcmul(residual, y, self._signs)
         return hidden, mirrored_rms_norm(hidden, weight, eps)

@@ -75,7 +75,9 @@ class Int4Linear:
     def __call__(self, x: Tensor) -> Tensor:
         if x.shape[0] > self._most_rows:
             return self._expanded_product(x)
-        out = self._packed_product(x)
+        if self._bits == 8:
+            x = torch.cat((x, x), -1)
+        out: Tensor = self._product(x.contiguous(), self._codes, GROUP, self._scales)
         return out if self._bias is None else out.add_(self._bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
@@ -84,12 +86,6 @@ class Int4Linear:
         if self._many is not None:
             return self._many.add(x, residual)
         return self._expanded_product(x).add_(residual)
-
-    def _packed_product(self, x: Tensor) -> Tensor:
-        if self._bits == 8:
-            x = torch.cat((x, x), -1)
-        out: Tensor = self._product(x.contiguous(), self._codes, GROUP, self._scales)
-        return out
 
     def _expanded_product(self, x: Tensor) -> Tensor:
         if self._many is not None:

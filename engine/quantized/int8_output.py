@@ -1,11 +1,15 @@
-"""The output layer on the CPU with weights in eight bits: oneDNN's product of whole numbers.
+"""The output layer on the CPU with weights in eight bits: FBGEMM's product of whole numbers.
 
 It has as many weights as half of a small model's layers, and each step reads all of them.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,11 +26,11 @@ _FINER = 254
 _WIDE_SHARE = 8
 """One column of so many has a second code."""
 
-_FEW_ROWS = 2
+_FEW_ROWS = 4
 """Tokens up to which this beats oneDNN's product of expanded bfloat16 weights."""
 
 _SHIFT = 128
-"""The product wants one side unsigned."""
+"""The product takes one side as unsigned bytes, of which this one stands for 0."""
 
 
 class Int8Output:
@@ -54,15 +58,11 @@ class Int8Output:
     ) -> None:
         self.out_features, self.in_features = weight.shape
         wide = _wide_columns(weight, breathe)
-        codes, self._scale = _quantised(weight, wide, breathe)
-        # Unsigned x is 128 too large.
-        self._shift = codes.sum(1, dtype=torch.int32) * self._scale * -_SHIFT
-        self._codes = torch.ops.onednn.qlinear_prepack(codes, None)
-        self._zero = torch.zeros(1, dtype=torch.int64)
+        self._weight = _packed(_quantised(weight, wide, breathe))
         self._columns = torch.cat((torch.arange(self.in_features), wide))
-        self._worth = torch.ones(len(self._columns))
-        self._worth[self.in_features :] = 1 / _FINER
-        self._product = torch.ops.onednn.qlinear_pointwise.default
+        self._worth = torch.full((len(self._columns),), float(_LARGEST))
+        self._worth[self.in_features :] /= _FINER
+        self._product = _product()
         self._many: Linear | None = None
         if keep_expanded:
             self._many = make_linear(weight.expand(torch.bfloat16))
@@ -81,44 +81,56 @@ class Int8Output:
         return self(x).add_(residual).to(residual.dtype)
 
     def _whole_product(self, x: Tensor) -> Tensor:
-        values = x.index_select(1, self._columns) * self._worth
         # The largest is never 0, and not finite if one of the values is not.
-        scale = values.abs().amax(1, keepdim=True).clamp_(min=1e-30) / _LARGEST
-        values /= scale
+        largest = torch.linalg.vector_norm(x, math.inf, 1, True, dtype=torch.float32)
+        values = x.index_select(1, self._columns) * self._worth
+        values /= largest.clamp_(min=1e-30)
         coarse = values.round()
-        fine = values.sub_(coarse).mul_(_FINER).round_()
-        whole = torch.cat((coarse, fine)).add_(_SHIFT).to(torch.uint8)
-        out: Tensor = self._product(
-            whole,
-            1.0,
-            0,
-            self._codes,
-            self._scale,
-            self._zero,
-            self._shift,
-            1.0,
-            0,
-            torch.float32,
-            "none",
-            [],
-            "",
-        )
+        # To be rounded by the product.
+        fine = values.sub_(coarse).mul_(_FINER)
+        out: Tensor = self._product(torch.cat((coarse, fine)), 1.0, _SHIFT, self._weight)
         rows = x.shape[0]
-        return out[:rows].add_(out[rows:], alpha=1 / _FINER).mul_(scale)
+        return out[:rows].add_(out[rows:], alpha=1 / _FINER).mul_(largest)
 
 
 def output_bytes(rows: int, columns: int) -> int:
     """Bytes that ``Int8Output`` takes for so many weights, without expanded ones."""
     both = columns + columns // _WIDE_SHARE
-    # Codes, scale and shift of a row, number and worth of a column.
-    return rows * both + rows * (4 + 4) + both * (8 + 4)
+    # Codes; scale, zero and sum of a row; number and worth of a column.
+    return rows * both + rows * (4 + 4 + 4) + both * (8 + 4)
 
 
+@functools.cache
 def has_output_product() -> bool:
-    """Whether this torch has the product; that it is fast is for the caller to know."""
-    if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+    """Whether this torch has the product and this CPU's sums do not overflow in 16 bits, as those
+    of a CPU without VNNI do.
+    """
+    try:
+        codes = torch.full((1, 64), _LARGEST, dtype=torch.int8)
+        weight = _packed(_scaled(codes, torch.ones(1)))
+        most = _product()(torch.full((1, 64), float(_LARGEST)), 1.0, _SHIFT, weight)
+    except (AttributeError, RuntimeError):
         return False
-    return "onednn" in torch.backends.quantized.supported_engines
+    return bool(most == 64 * _LARGEST**2)
+
+
+def _product() -> Any:
+    """``(x, scale, zero, weight)``: ``x`` float32, rounded to multiples of the scale."""
+    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+
+
+def _scaled(codes: Tensor, scale: Tensor) -> Tensor:
+    """``[rows, columns]`` int8 with a scale a row, as one of torch's quantised tensors."""
+    with warnings.catch_warnings():
+        # That torch will not have such tensors for ever; ``has_output_product`` will see it.
+        warnings.simplefilter("ignore")
+        zeros = torch.zeros(len(codes), dtype=torch.int64)
+        return torch._make_per_channel_quantized_tensor(codes, scale.double(), zeros, 0)
+
+
+def _packed(weight: Tensor) -> Any:
+    """A quantised tensor as the product wants it."""
+    return torch.ops.quantized.linear_prepack(weight, None)
 
 
 def _pieces(weight: GroupedWeight, breathe: Breathe) -> Iterator[tuple[slice, Tensor]]:
@@ -139,8 +151,8 @@ def _wide_columns(weight: GroupedWeight, breathe: Breathe) -> Tensor:
     return largest.sort().values
 
 
-def _quantised(weight: GroupedWeight, wide: Tensor, breathe: Breathe) -> tuple[Tensor, Tensor]:
-    """Codes ``[rows, columns + wide columns]`` int8, and a scale a row, float32."""
+def _quantised(weight: GroupedWeight, wide: Tensor, breathe: Breathe) -> Tensor:
+    """``[rows, columns + wide columns]`` with a scale a row, of which ``_LARGEST`` is left out."""
     rows, columns = weight.shape
     codes = torch.empty((rows, columns + len(wide)), dtype=torch.int8)
     scale = torch.empty(rows)
@@ -151,4 +163,4 @@ def _quantised(weight: GroupedWeight, wide: Tensor, breathe: Breathe) -> tuple[T
         codes[piece, :columns] = coarse.to(torch.int8)
         rest = values.sub_(coarse).index_select(1, wide).mul_(_FINER).round_()
         codes[piece, columns:] = rest.to(torch.int8)
-    return codes, scale
+    return _scaled(codes, scale / _LARGEST)

@@ -74,19 +74,22 @@ def decode_gather(
         dtype: of the mask, the queries' own.
         window: a query sees the last so many tokens, its own included; None for all.
     """
-    first = None
-    if window is not None:
-        first = (context_lens - window).clamp_(min=0)
-        context_lens = context_lens - first
     lengths: list[int] = context_lens.tolist()
-    tables = block_tables.long()
-    if max(lengths) * len(lengths) - sum(lengths) <= _WORTH_SPLITTING:
-        return (_lay_group(None, tables, context_lens, first, block_size, dtype),)
+    longest = max(lengths)
+    tables = block_tables[:, : -(-longest // block_size)].long()
+    first = None
+    if window is not None and window < longest:
+        first = (context_lens - window).clamp_(min=0)
+        lengths = [min(length, window) for length in lengths]
+        longest = window
+    if longest * len(lengths) - sum(lengths) <= _WORTH_SPLITTING:
+        return (_lay_group(None, tables, lengths, first, block_size, dtype),)
     groups = []
     for places in _similar(lengths):
         rows = torch.tensor(places, device=tables.device)
         begins = None if first is None else first[rows]
-        groups.append(_lay_group(rows, tables[rows], context_lens[rows], begins, block_size, dtype))
+        inside = [lengths[place] for place in places]
+        groups.append(_lay_group(rows, tables[rows], inside, begins, block_size, dtype))
     return tuple(groups)
 
 
@@ -104,22 +107,26 @@ def _similar(lengths: list[int]) -> list[list[int]]:
 def _lay_group(
     rows: Tensor | None,
     tables: Tensor,
-    lengths: Tensor,
+    lengths: list[int],
     first: Tensor | None,
     block_size: int,
     dtype: torch.dtype,
 ) -> DecodeGroup:
     """``lengths`` tokens of each sequence, from position ``first`` on, 0 if that is None."""
-    place = torch.arange(int(lengths.max()), device=tables.device)
-    inside = place < lengths[:, None]
+    device, longest = tables.device, max(lengths)
+    slots = tables.unsqueeze(-1) * block_size + torch.arange(block_size, device=device)
+    slots = slots.flatten(1)
+    even = min(lengths) == longest
+    if even and first is None:
+        return DecodeGroup(rows, slots[:, :longest].flatten(), None)
+    place = torch.arange(longest, device=device)
+    inside = place < torch.tensor(lengths, device=device)[:, None]
     if first is not None:
         place = place + first[:, None]
-    block = torch.where(inside, place // block_size, 0)
-    offset = torch.where(inside, place % block_size, 0)
-    slots = torch.gather(tables, 1, block) * block_size + offset
+    slots = torch.gather(slots, 1, torch.where(inside, place, 0))
     mask = None
-    if not bool(inside.all()):
-        mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device)
+    if not even:
+        mask = torch.zeros(inside.shape, dtype=dtype, device=device)
         mask = mask.masked_fill_(~inside, float("-inf"))[:, None, None, :]
     return DecodeGroup(rows, slots.flatten(), mask)
 
@@ -136,11 +143,11 @@ def decode_attend(
         scale: factor on the scores.
 
     Returns:
-        ``[batch, heads, head_dim]``.
+        ``[batch, heads · head_dim]``.
     """
     if len(gather) == 1:
         return _attend_group(query, k_rows, v_rows, gather[0], scale)
-    out = torch.empty_like(query)
+    out = torch.empty_like(query).flatten(1)
     for group in gather:
         assert group.rows is not None
         part = _attend_group(query[group.rows], k_rows, v_rows, group, scale)
@@ -162,7 +169,7 @@ def _attend_group(
         attn_mask=group.mask,
         scale=scale,
     )
-    return out.reshape(query.shape)
+    return out.reshape(query.shape[0], -1)
 
 
 def paged_decode(
@@ -190,4 +197,5 @@ def paged_decode(
         ``[batch, heads, head_dim]``.
     """
     gather = decode_gather(block_tables, context_lens, k_cache.shape[1], query.dtype, window)
-    return decode_attend(query, cache_rows(k_cache), cache_rows(v_cache), gather, scale)
+    out = decode_attend(query, cache_rows(k_cache), cache_rows(v_cache), gather, scale)
+    return out.view(query.shape)

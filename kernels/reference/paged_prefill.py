@@ -59,7 +59,7 @@ def prefill_gather(
 def prefill_attend(
     query: Tensor, k_rows: Tensor, v_rows: Tensor, gather: PrefillGather, scale: float
 ) -> Tensor:
-    """``paged_prefill`` with the gather laid out beforehand; see ``decode_attend`` for the rows."""
+    """``paged_prefill`` with the gather laid out beforehand; see ``decode_attend``."""
     _, num_heads, head_dim = query.shape
     num_kv_heads = k_rows.shape[1] // head_dim
     context = (-1, num_kv_heads, head_dim)
@@ -74,7 +74,7 @@ def prefill_attend(
         scale=scale,
         enable_gqa=num_heads != num_kv_heads,
     )
-    return out[0].transpose(0, 1)
+    return out[0].transpose(0, 1).flatten(1)
 
 
 def paged_prefill(
@@ -103,4 +103,5 @@ def paged_prefill(
     """
     block_size = k_cache.shape[1]
     gather = prefill_gather(block_table, start, query.shape[0], block_size, query.dtype, window)
-    return prefill_attend(query, cache_rows(k_cache), cache_rows(v_cache), gather, scale)
+    out = prefill_attend(query, cache_rows(k_cache), cache_rows(v_cache), gather, scale)
+    return out.view(query.shape)

@@ -40,7 +40,7 @@ def mirrored(x: Tensor) -> Tensor:
 
 def mirrored_rms_norm(pair: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """``rms_norm`` of ``x``, given ``mirrored(x)``; ``[..., hidden]``."""
-    normed = torch.layer_norm(pair, pair.shape[-2:], eps=eps).select(-2, 0)
+    normed = torch.layer_norm(pair, (2, pair.shape[-1]), eps=eps).select(-2, 0)
     return normed if weight is None else normed * weight
 
 

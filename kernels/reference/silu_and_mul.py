@@ -15,5 +15,6 @@ def silu_and_mul(gate_up: Tensor) -> Tensor:
     Returns:
         ``[tokens, intermediate]``.
     """
-    gate, up = gate_up.chunk(2, -1)
+    half = gate_up.shape[-1] // 2
+    gate, up = torch.split_with_sizes(gate_up, (half, half), -1)
     return torch.nn.functional.silu(gate).mul_(up)

@@ -102,16 +102,35 @@ def test_weights_are_read_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
 def test_many_tokens_are_multiplied_with_expanded_weights_where_they_are_kept() -> None:
     weight = quantised(randn(ROWS, COLUMNS), "Q8_0")
     output = Int8Output(weight, keep_expanded=True)
-    x = randn(3, COLUMNS, seed=10).to(BF16)
+    x = randn(5, COLUMNS, seed=10).to(BF16)
     assert torch.equal(output(x), make_linear(weight.expand(BF16))(x).float())
-    assert torch.equal(output(x[:2]), Int8Output(weight)(x[:2]))
+    assert torch.equal(output(x[:4]), Int8Output(weight)(x[:4]))
     assert output.nbytes == output_bytes(ROWS, COLUMNS) + 2 * ROWS * COLUMNS
 
 
 def test_an_eighth_is_all_that_it_takes_beside_a_byte_a_weight() -> None:
     assert Int8Output(quantised(randn(ROWS, COLUMNS), "Q8_0")).nbytes == (
-        ROWS * COLUMNS * 9 // 8 + ROWS * 8 + COLUMNS * 9 // 8 * 12
+        ROWS * COLUMNS * 9 // 8 + ROWS * 12 + COLUMNS * 9 // 8 * 12
     )
+
+
+def test_a_product_whose_sums_overflow_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_16_bits(x: Tensor, scale: float, zero: int, weight: object) -> Tensor:
+        # Of weights of 127, as a CPU without VNNI multiplies.
+        pairs = ((x + zero) * 127).unflatten(-1, (-1, 2)).sum(-1).clamp(max=2**15 - 1)
+        return pairs.sum(-1, keepdim=True) - zero * 127 * x.shape[1]
+
+    assert has_output_product.__wrapped__()
+    monkeypatch.setattr(int8_output, "_product", lambda: in_16_bits)
+    assert not has_output_product.__wrapped__()
+
+
+def test_without_the_product_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise AttributeError("'_OpNamespace' 'quantized' object has no attribute 'linear'")
+
+    monkeypatch.setattr(int8_output, "_product", absent)
+    assert not has_output_product.__wrapped__()
 
 
 def test_which_output_layers_become_one() -> None:

@@ -75,6 +75,19 @@ def test_one_long_sequence_does_not_pad_the_short_ones() -> None:
     assert decode_error(pool, randn(len(lengths), 6, 16, dtype=torch.float32)) <= 2e-6
 
 
+def test_equal_lengths_need_no_mask() -> None:
+    pool = paged_pool([20, 20], block_size=8)
+    (group,) = decode_gather(pool.block_tables, torch.tensor([20, 20]), 8, torch.float64)
+    assert group.mask is None
+    place = torch.arange(20)
+    slots = pool.block_tables[:, place // 8] * 8 + place % 8
+    assert torch.equal(group.slots, slots.flatten())
+    (cut,) = decode_gather(pool.block_tables, torch.tensor([20, 20]), 8, torch.float64, window=11)
+    assert cut.mask is None
+    assert torch.equal(cut.slots, slots[:, 9:].flatten())
+    assert decode_error(pool, randn(2, 6, 16, dtype=torch.float64)) < 1e-12
+
+
 @pytest.mark.parametrize(
     ("num_heads", "num_kv_heads", "head_dim"),
     [(9, 3, 64), (14, 2, 64), (7, 1, 80), (16, 8, 96), (32, 8, 128), (24, 1, 64), (8, 8, 256)],
