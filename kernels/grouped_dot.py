@@ -49,9 +49,9 @@ def grouped_dot_kernel(
 ):
     """One program: a tile of the result.
 
-    In four bits the two halves of the bytes are two products, each with its own half of every run
-    of 32 elements of ``x``; both halves have the same scales. Elements are read in the order of the
-    codes.
+    In four bits the two halves of the bytes are two products, each with its own half of every
+    eight elements of ``x``; both halves have the same scales. Elements are read in the order of
+    the codes.
     """
     m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     n = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -86,12 +86,12 @@ def grouped_dot_kernel(
         scale = _by_group(scale_ptr, groups_row, groups, in_groups, OUTPUTS, GROUPS, EACH)
         least = _by_group(minimum_ptr, groups_row, groups, in_groups, OUTPUTS, GROUPS, EACH)
         for half in tl.static_range(HALVES):
-            # See unpack_codes: place is 16 · run + 4 · word + byte.
+            # See unpack_codes: place is 4 · word + byte.
             if HALVES == 1:
-                k = place // 16 * 16 + place % 4 // 2 * 8 + place % 16 // 4 * 2 + place % 2
+                k = place // 4 * 4 + place % 2 * 2 + place % 4 // 2
                 code = codes
             else:
-                k = place // 16 * 32 + place % 4 * 8 + place % 16 // 4 * 2 + half
+                k = place // 4 * 8 + place % 2 * 4 + half * 2 + place % 4 // 2
                 code = (codes >> (4 * half)) & 15
             x = tl.load(x_row + k[None, :], mask=in_m[:, None] & in_k[None, :], other=0.0)
             weight = code.to(tl.float32) * scale + least
@@ -108,34 +108,3 @@ def grouped_dot_kernel(
         y += tl.load(residual_ptr + at, mask=inside, other=0.0).to(tl.float32)
     out = out_ptr + m.to(tl.int64)[:, None] * N + n[None, :]
     tl.store(out, y.to(out_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def grouped_expand_kernel(
-    codes_ptr,  # [N, K] uint8, or [N, K // 2]; contiguous
-    scale_ptr,  # [N, K // GROUP]; contiguous
-    minimum_ptr,  # [N, K // GROUP]; contiguous
-    out_ptr,  # [N, K]; contiguous
-    K: tl.constexpr,
-    BITS: tl.constexpr,
-    GROUP: tl.constexpr,
-    TILE: tl.constexpr,
-):
-    """Program = (row, tile of its elements)."""
-    n = tl.program_id(0).to(tl.int64)
-    k = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    inside = k < K
-    # See unpack_codes.
-    word = k % 8 // 2
-    if BITS == 4:
-        place = k // 32 * 16 + word * 4 + k % 32 // 8
-        codes = tl.load(codes_ptr + n * (K // 2) + place, mask=inside, other=0)
-        codes = (codes >> (4 * (k % 2)).to(tl.uint8)) & 15
-    else:
-        place = k // 16 * 16 + word * 4 + k % 16 // 8 * 2 + k % 2
-        codes = tl.load(codes_ptr + n * K + place, mask=inside, other=0)
-    group = n * (K // GROUP) + k // GROUP
-    scale = tl.load(scale_ptr + group, mask=inside, other=0.0).to(tl.float32)
-    least = tl.load(minimum_ptr + group, mask=inside, other=0.0).to(tl.float32)
-    value = codes.to(tl.float32) * scale + least
-    tl.store(out_ptr + n * K + k, value.to(out_ptr.dtype.element_ty), mask=inside)

@@ -13,16 +13,19 @@ from torch.nn import functional as F
 from kernels.checks import as_rows
 from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
-from kernels.grouped_dot import grouped_dot_kernel, grouped_expand_kernel
+from kernels.grouped_dot import grouped_dot_kernel
+from kernels.grouped_expand import grouped_expand_kernel
+from kernels.grouped_tensor import grouped_tensor_kernel
 from kernels.grouped_vector import grouped_vector_kernel
-from kernels.launch import next_power_of_2
 from kernels.launch_grouped import (
     EXPANDED_ELEMENTS,
     GROUPED_ROWS,
+    UNPAIRED_ROWS,
     GroupedLaunch,
+    TensorLaunch,
     VectorLaunch,
+    few_rows_launch,
     grouped_launch,
-    vector_launch,
 )
 
 _RUN = 32
@@ -38,7 +41,7 @@ def grouped_linear(
     *,
     bits: int,
     residual: Tensor | None = None,
-    launch: GroupedLaunch | VectorLaunch | None = None,
+    launch: GroupedLaunch | TensorLaunch | VectorLaunch | None = None,
     upcast: bool = False,
     pdl: bool = False,
 ) -> Tensor:
@@ -57,8 +60,8 @@ def grouped_linear(
         bias: ``[out_features]``.
         bits: 4 or 8.
         residual: ``[tokens, out_features]``, rows contiguous, left as it is.
-        launch: how to cut it up; chosen by ``grouped_launch`` if None, which leaves more than
-            ``GROUPED_ROWS`` rows to the library.
+        launch: how to cut it up; if None it is chosen, and more than ``GROUPED_ROWS`` rows, or
+            ``UNPAIRED_ROWS`` that cannot be read in pairs, are left to the library.
         upcast: multiply in float32 (the interpreter cannot multiply bfloat16).
         pdl: start before the kernel before has ended (programmatic dependent launch).
 
@@ -72,15 +75,15 @@ def grouped_linear(
     rows = len(x)
     if rows == 0:
         return x.new_empty((0, outputs))
-    if launch is None and rows > GROUPED_ROWS:
+    if launch is None and rows > (GROUPED_ROWS if in_pairs(x) else UNPAIRED_ROWS):
         y = _multiply_expanded(x, codes, scale, minimum, bias, bits)
         return y if residual is None else y.add_(residual)
     if launch is None:
         if in_pairs(x):
-            launch = vector_launch(rows, inner, bits)
+            launch = few_rows_launch(rows, outputs, inner, bits)
         else:
             launch = grouped_launch(outputs, bits)
-    elif isinstance(launch, VectorLaunch) and not in_pairs(x):
+    elif not (isinstance(launch, GroupedLaunch) or in_pairs(x)):
         raise ValueError(f"x {x.dtype} with a stride of {x.stride(0)} is not read in pairs")
     out = x.new_empty((rows, outputs))
     tensors = (
@@ -119,6 +122,20 @@ def grouped_linear(
                 UPCAST=upcast or x.dtype == torch.float32,
                 **constants,
             )
+        elif isinstance(launch, TensorLaunch):
+            grouped_tensor_kernel[grid](
+                x,
+                codes.view(torch.int32),
+                *tensors,
+                x.stride(0),
+                residual_stride,
+                0,
+                WARPS=launch.num_warps,
+                AHEAD=launch.ahead,
+                EVEN=launch.is_even(inner, bits),
+                UPCAST=upcast,
+                **constants,
+            )
         else:
             grouped_vector_kernel[grid](
                 x.view(torch.int32),
@@ -135,7 +152,7 @@ def grouped_linear(
 
 
 def in_pairs(x: Tensor) -> bool:
-    """Whether the vector kernel can read ``x``: two elements in four bytes, every row so."""
+    """Whether ``x`` can be read by two elements in four bytes, every row of it."""
     is_small = x.dtype in (torch.float16, torch.bfloat16)
     return is_small and x.stride(0) % 2 == 0 and x.data_ptr() % 4 == 0
 
@@ -148,17 +165,18 @@ def expand_grouped(
     """
     rows, inner = codes.shape[0], codes.shape[1] * 8 // bits
     out = codes.new_empty((rows, inner), dtype=dtype)
-    tile = min(_EXPAND_TILE, next_power_of_2(inner))
+    words = codes.view(torch.int32)
     with on_device_of(out):
-        grouped_expand_kernel[(rows, -(-inner // tile))](
-            codes,
+        grouped_expand_kernel[(-(-words.numel() // _EXPAND_TILE),)](
+            words,
             scale,
             minimum,
             out,
-            K=inner,
+            words.numel(),
+            0,
             BITS=bits,
             GROUP=inner // scale.shape[1],
-            TILE=tile,
+            TILE=_EXPAND_TILE,
         )
     return out
 

@@ -59,6 +59,17 @@ def _pair(x_ptr, place, known, KIND: tl.constexpr, EVEN: tl.constexpr):
 
 
 @triton.jit
+def quarters(parts):
+    """The four parts of the last dimension."""
+    shape: tl.constexpr = parts.shape
+    # The language has no stars.
+    even, odd = tl.split(tl.reshape(parts, shape[:-1] + [2, 2]))  # noqa: RUF005
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+
+
+@triton.jit
 def _multiplied(
     x_ptr, place, known, words, one, KIND: tl.constexpr, BITS: tl.constexpr, EVEN: tl.constexpr
 ):
@@ -66,35 +77,42 @@ def _multiplied(
 
     Args:
         x_ptr: the row, two elements at a time.
-        place: ``[RUNS, 4]``, where the first two elements of each word are.
+        place: ``[RUNS, 4]``, where the first eight elements of each run are.
         known: whether they are there, ``[RUNS, 4]``; all are if ``EVEN``.
-        words: the codes, four bytes at a time, ``[OUTPUTS, RUNS, 4]``.
+        words: the codes, four bytes at a time: four of ``[OUTPUTS, RUNS]``.
 
     Returns:
         ``[OUTPUTS, RUNS]`` sums of code times element; ``[RUNS]`` sums of elements.
     """
-    ys = tl.zeros(words.shape, tl.float32)
-    firsts = tl.zeros(place.shape, tl.float32)
-    seconds = tl.zeros(place.shape, tl.float32)
+    RUNS: tl.constexpr = place.shape[0]
+    ys = tl.zeros(words[0].shape, tl.float32)
+    small = tl.zeros([RUNS], tl.float32)
+    large = tl.zeros([RUNS], tl.float32)
     for j in tl.static_range(16 // BITS):
-        first, second = _pair(x_ptr, place + 4 * j, known, KIND, EVEN)
-        firsts += first
-        seconds += second
-        # Added one after the other, each by the instruction that multiplies it.
-        first = (first * _SMALL)[None, :, :]
-        if BITS == 4:
-            second = (second * _LARGE)[None, :, :]
-            moved = _moved(words, j)
-            ys += _factors(moved, one, _LOW) * first
-            ys += _factors(moved, one, _HIGH) * second
-        else:
-            second = (second * _SMALL)[None, :, :]
-            ys += _factors(_moved(words, 2 * j), one, _BYTE) * first
-            ys += _factors(_moved(words, 2 * j + 1), one, _BYTE) * second
-    odd = tl.sum(firsts, 1)
-    even = tl.sum(seconds, 1)
-    large = even * _LARGE if BITS == 4 else even * _SMALL
-    return tl.sum(ys, 2) - (odd * _SMALL + large)[None, :], odd + even
+        firsts, seconds = _pair(x_ptr, place + 4 * j, known, KIND, EVEN)
+        firsts = quarters(firsts)
+        seconds = quarters(seconds)
+        for i in tl.static_range(4):
+            first = firsts[i]
+            second = seconds[i]
+            # See unpack_codes. Added one after the other, each by the instruction that multiplies.
+            if BITS == 4:
+                low = _moved(words[j], i // 2)
+                high = _moved(words[j], 2 + i // 2)
+                if i % 2 == 0:
+                    small += first + second
+                    ys += _factors(low, one, _LOW) * (first * _SMALL)[None, :]
+                    ys += _factors(high, one, _LOW) * (second * _SMALL)[None, :]
+                else:
+                    large += first + second
+                    ys += _factors(low, one, _HIGH) * (first * _LARGE)[None, :]
+                    ys += _factors(high, one, _HIGH) * (second * _LARGE)[None, :]
+            else:
+                word = words[2 * j + i // 2]
+                small += first + second
+                ys += _factors(_moved(word, i % 2), one, _BYTE) * (first * _SMALL)[None, :]
+                ys += _factors(_moved(word, 2 + i % 2), one, _BYTE) * (second * _SMALL)[None, :]
+    return ys - (small * _SMALL + large * _LARGE)[None, :], small + large
 
 
 @triton.jit
@@ -201,7 +219,7 @@ def grouped_vector_kernel(
             scale = tl.load(scale_ptr + group, mask=inside, other=0.0).to(tl.float32)
             least = tl.load(minimum_ptr + group, mask=inside, other=0.0).to(tl.float32)
         # A thread keeps its four neighbours.
-        words = tl.reshape(words, (OUTPUTS, RUNS, 4))
+        words = quarters(tl.reshape(words, (OUTPUTS, RUNS, 4)))
         place = run[:, None] * (RUN // 2) + q[None, :]
         known = tl.broadcast_to(in_run[:, None], (RUNS, 4))
         y, total = _multiplied(x_row, place, known & (at < rows), words, one, KIND, BITS, EVEN)

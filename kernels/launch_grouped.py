@@ -6,13 +6,22 @@ from dataclasses import dataclass
 
 from kernels.launch import MIN_DOT_ROWS, next_power_of_2
 
-GROUPED_ROWS = 8
+GROUPED_ROWS = 64
 """With more rows than this the weight is expanded for the library's product."""
+
+UNPAIRED_ROWS = 8
+"""Likewise for rows that cannot be read in pairs, such as those of float32."""
 
 EXPANDED_ELEMENTS = 64 << 20
 """Weights that are expanded at once."""
 
+VECTOR_ROWS = 2
+"""With more rows than this tensor cores are used."""
+
 _RUN_BITS = 128
+_WARP_RUNS = 4
+_MIN_TENSOR_ROWS = 8
+_MAX_TENSOR_ROWS = 32
 _WIDE_OUTPUTS = 8192
 _LONG_ROUND = 128
 
@@ -45,6 +54,48 @@ class VectorLaunch:
         """Whether no program reaches over an edge."""
         row_runs = inner * bits // _RUN_BITS
         return not (rows % self.rows or outputs % self.outputs or row_runs % self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLaunch:
+    """On tensor cores, codes straight from memory. ``rows``: of ``x``, a program: 8, 16, 32 or 64.
+    ``outputs``: of the product, a program: 16, 32 or 64. ``num_warps``: each has its own part of
+    the inner dimension, four runs of 16 bytes of codes at a time. ``ahead``: it asks for the next
+    four before it multiplies, and for the first before the kernel before has ended.
+    """
+
+    rows: int
+    outputs: int
+    num_warps: int
+    ahead: bool
+
+    def is_even(self, inner: int, bits: int) -> bool:
+        """Whether no warp reaches over the end of a row."""
+        return inner * bits // _RUN_BITS % (_WARP_RUNS * self.num_warps) == 0
+
+
+def few_rows_launch(rows: int, outputs: int, inner: int, bits: int) -> VectorLaunch | TensorLaunch:
+    """How a product is cut up whose rows can be read in pairs.
+
+    Args:
+        rows: of ``x``, up to ``GROUPED_ROWS``.
+        outputs: of the product.
+        inner: columns of the weight.
+        bits: of a code.
+    """
+    if rows <= VECTOR_ROWS:
+        return vector_launch(rows, inner, bits)
+    return tensor_launch(rows, outputs, inner, bits)
+
+
+def tensor_launch(rows: int, outputs: int, inner: int, bits: int) -> TensorLaunch:
+    """Likewise, on tensor cores."""
+    tile = min(max(next_power_of_2(rows), _MIN_TENSOR_ROWS), _MAX_TENSOR_ROWS)
+    each = 32 if outputs >= _WIDE_OUTPUTS else 16
+    rounds = -(-inner * bits // (_RUN_BITS * _WARP_RUNS))
+    # A thread has more registers with more rows, and a multiprocessor fewer warps to wait with.
+    most = 4 if tile == _MAX_TENSOR_ROWS else 8
+    return TensorLaunch(tile, each, min(most, next_power_of_2(rounds)), tile > _MIN_TENSOR_ROWS)
 
 
 def vector_launch(rows: int, inner: int, bits: int) -> VectorLaunch:

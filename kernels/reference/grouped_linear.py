@@ -6,36 +6,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# A run is 16 bytes, which a thread of a GPU reads at once as four words of four bytes.
-_WORDS, _WORD_BYTES = 4, 4
+# A word of four bytes.
+_HALVES, _HALF_BYTES = 2, 2
 
 
 def unpack_codes(codes: Tensor, bits: int) -> Tensor:
     """The codes one a byte, ``[rows, columns]`` uint8.
 
     Args:
-        codes: uint8, in runs of 16 bytes, four words each. In four bits
-            ``[rows, columns / 2]``: byte ``j`` of word ``q`` of a run has element ``8 j + 2 q`` of
-            32 in its low half, the one after it in its high half. In eight bits
-            ``[rows, columns]``: byte ``2 j + c`` of word ``q`` has element ``8 j + 2 q + c`` of 16.
-            So each word has two neighbours of every eight elements, and those are what a thread
-            gets when it reads eight elements of a row at once.
+        codes: uint8, ``[rows, columns · bits / 8]``, in words of four bytes, of as many neighbours
+            as go into one: 8 in four bits, 4 in eight. Those with an even place are in the first
+            two bytes, from the lowest bits on, those with an odd one likewise in the other two. So
+            one shift and one mask give a GPU two neighbours, each in its half of a register.
         bits: 4 or 8.
     """
-    words = torch.unflatten(codes, -1, (-1, _WORDS, _WORD_BYTES))
-    if bits == 8:
-        pairs = torch.unflatten(words, -1, (-1, 2))
-    else:
-        pairs = torch.stack((words & 15, words >> 4), -1)
-    return pairs.transpose(-3, -2).flatten(-4)
+    halves = torch.unflatten(codes, -1, (-1, _HALVES, _HALF_BYTES))
+    if bits == 4:
+        halves = torch.stack((halves & 15, halves >> 4), -1).flatten(-2)
+    return halves.transpose(-2, -1).flatten(-3)
 
 
 def weave_codes(codes: Tensor, bits: int) -> Tensor:
     """The other way: ``[rows, columns]`` codes, one a byte, in the order of ``unpack_codes``."""
-    pairs = torch.unflatten(codes, -1, (-1, 16 // bits, _WORDS, 2)).transpose(-3, -2)
+    halves = torch.unflatten(codes, -1, (-1, 16 // bits, _HALVES)).transpose(-2, -1)
     if bits == 4:
-        return (pairs[..., 0] | (pairs[..., 1] << 4)).flatten(-3)
-    return pairs.flatten(-4)
+        halves = halves[..., ::2] | (halves[..., 1::2] << 4)
+    return halves.flatten(-3)
 
 
 def expand_grouped(

@@ -6,15 +6,17 @@ in one CUDA graph.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kernels.grouped_linear import grouped_linear
-from kernels.launch_grouped import VectorLaunch
+from kernels.grouped_linear import expand_grouped, grouped_linear
+from kernels.launch_grouped import TensorLaunch, VectorLaunch, vector_launch
 from tests.benchmarks.graph_timing import capture, replay_median
+from tests.benchmarks.linear_sweep import WRONG, Job, compile_all
 from tests.benchmarks.options import CannotRunHere, Options
 
 SHAPES = ((6144, 4096), (4096, 4096), (24_576, 4096), (4096, 12_288))
@@ -22,17 +24,24 @@ SHAPES = ((6144, 4096), (4096, 4096), (24_576, 4096), (4096, 12_288))
 
 LAYERS = 8
 ROWS = (1, 2, 4, 8, 16, 32, 64, 512)
-SWEEP = [
-    VectorLaunch(1, outputs, 32 * warps * each, warps)
-    for outputs in (4, 8, 16)
-    for warps in (1, 2, 4, 8)
-    for each in (1, 2)
-]
+SWEEP_ROWS = (2, 4, 8, 16, 32, 64)
+SWEEP_TILES = {
+    # Rows of a program: outputs and numbers of warps that leave a thread enough registers.
+    8: [(16, 8), (32, 4), (32, 8), (64, 4)],
+    16: [(16, 4), (16, 8), (32, 4), (32, 8)],
+    32: [(16, 4), (16, 8), (32, 4), (32, 8)],
+}
+COMPILE_S = 35.0
+PROCESSES = 14
+
+Shape = tuple[int, int]
+Launch = TensorLaunch | VectorLaunch
+Packed = tuple[Tensor, Tensor, Tensor]
+"""Codes, scale and minimum."""
 
 
 def measure_products(options: Options) -> dict[str, float]:
-    """Prints microseconds a layer for each number of rows, then, if asked for, the launches from
-    the best on: each is compiled for each shape, which takes minutes.
+    """Prints microseconds a layer for each number of rows; if a sweep is asked for, it alone.
 
     Raises:
         CannotRunHere: there is no GPU.
@@ -40,6 +49,8 @@ def measure_products(options: Options) -> dict[str, float]:
     if not torch.cuda.is_available():
         raise CannotRunHere("the products are measured on a GPU")
     device = torch.device(options.device)
+    if options.sweep:
+        return sweep(device)
     layers = 1 if options.small else LAYERS
     result = {}
     for rows in ROWS:
@@ -56,21 +67,92 @@ def measure_products(options: Options) -> dict[str, float]:
             f"{seconds[8] * 1e6:.1f}, 4 bits {seconds[4] * 1e6:.1f} "
             f"(×{seconds[16] / seconds[4]:.2f})"
         )
-    if options.sweep:
-        sweep(device)
     return result
 
 
-def sweep(device: torch.device) -> None:
-    """Every launch of ``SWEEP`` on one row of each shape, four bits, the fastest five."""
+def sweep(device: torch.device) -> dict[str, float]:
+    """Launches for four bits, beside bfloat16, and the expansion; about a minute in all.
+
+    Prints the best of each shape, and for a layer the sum of the best of its shapes.
+
+    Returns:
+        Time of bfloat16 over that sum, by number of rows.
+    """
+    processes = min(PROCESSES, os.cpu_count() or 1)
+    # The slowest to compile first.
+    jobs = [(shape, launch) for launch in reversed(_launches()) for shape in SHAPES]
+    ready = compile_all(jobs, processes, COMPILE_S, _compile_one)
+    packed, plain = dict.fromkeys(SWEEP_ROWS, 0.0), dict.fromkeys(SWEEP_ROWS, 0.0)
+    expanding = 0.0
     for shape in SHAPES:
-        found = []
-        for launch in SWEEP:
-            chain = [_grouped(shape, 4, device, launch) for _ in range(LAYERS)]
-            found.append((_time(chain, 1, device) / LAYERS, launch))
-        for seconds, launch in sorted(found, key=lambda pair: pair[0])[:5]:
-            rate = shape[0] * shape[1] * 0.625 / seconds / 1e12
-            print(f"{shape}: {seconds * 1e6:.1f} µs, {rate:.2f} TB/s, {launch}")
+        weights = [_packed(shape, 4, device) for _ in range(LAYERS)]
+        seconds = _time_expansion(weights)
+        expanding += seconds
+        print(f"{shape}: expanded in {seconds * 1e6:.1f} µs")
+        dense = [_dense(shape, device) for _ in range(LAYERS)]
+        for rows in SWEEP_ROWS:
+            library = _time(dense, rows, device) / LAYERS
+            found = []
+            for launch in _launches():
+                if (shape, launch) in ready and _suits(launch, rows):
+                    _check(weights[0], rows, launch, device)
+                    chain = [_grouped(weight, 4, launch) for weight in weights]
+                    found.append((_time(chain, rows, device) / LAYERS, launch))
+            found.sort(key=lambda pair: pair[0])
+            plain[rows] += library
+            packed[rows] += found[0][0] if found else float("inf")
+            best = "; ".join(f"{seconds * 1e6:.1f} {launch}" for seconds, launch in found[:4])
+            print(f"{shape}, {rows} rows: bfloat16 {library * 1e6:.1f} µs, {best}", flush=True)
+        del weights, dense
+        torch.cuda.empty_cache()
+    print(f"a layer is expanded in {expanding * 1e6:.1f} µs")
+    for rows in SWEEP_ROWS:
+        print(f"{rows} rows: {packed[rows] * 1e6:.1f} µs, bfloat16 {plain[rows] * 1e6:.1f}")
+    return {f"rows_{rows}_4_bits": plain[rows] / packed[rows] for rows in SWEEP_ROWS}
+
+
+def _launches() -> list[Launch]:
+    tiles = [
+        TensorLaunch(rows, outputs, warps, ahead)
+        for rows, choices in SWEEP_TILES.items()
+        for outputs, warps in choices
+        for ahead in (False, True)
+    ]
+    return [vector_launch(2, SHAPES[0][1], 4), vector_launch(4, SHAPES[0][1], 4), *tiles]
+
+
+def _suits(launch: Launch, rows: int) -> bool:
+    """Whether its tiles are neither much too large nor very many."""
+    if isinstance(launch, VectorLaunch):
+        return launch.rows == rows
+    return launch.rows <= max(2 * rows, 8) and rows <= 2 * launch.rows
+
+
+def _compile_one(job: Job) -> str:
+    shape, launch = job
+    device = torch.device("cuda")
+    x = torch.zeros((launch.rows, shape[1]), dtype=torch.bfloat16, device=device)
+    try:
+        _grouped(_packed(shape, 4, device), 4, launch)(x)
+        torch.cuda.synchronize()
+    except Exception as error:  # a launch that cannot be compiled is none
+        return f"{shape} {launch}: {str(error)[-160:]}"
+    return ""
+
+
+def _check(weight: Packed, rows: int, launch: Launch, device: torch.device) -> None:
+    """Says so if a product is wrong."""
+    inner = weight[0].shape[1] * 2
+    x = torch.randn(rows, inner, dtype=torch.bfloat16, device=device)
+    expected = F.linear(x.float(), expand_grouped(*weight, 4, torch.float32))
+    error = (_grouped(weight, 4, launch)(x).float() - expected).abs() / expected.abs().clamp(min=1)
+    if not float(error.max()) <= WRONG:
+        print(f"! {launch} with {rows} rows is wrong by {float(error.max())}", flush=True)
+
+
+def _time_expansion(weights: list[Packed]) -> float:
+    graph = capture(lambda: [expand_grouped(*weight, 4, torch.bfloat16) for weight in weights])
+    return replay_median(graph) / len(weights)
 
 
 def _time(chain: list[_Called], rows: int, device: torch.device) -> float:
@@ -93,24 +175,28 @@ class _Called:
         return self._call(x)
 
 
-def _product(shape: tuple[int, int], bits: int, device: torch.device) -> _Called:
-    return _dense(shape, device) if bits == 16 else _grouped(shape, bits, device)
+def _product(shape: Shape, bits: int, device: torch.device) -> _Called:
+    if bits == 16:
+        return _dense(shape, device)
+    return _grouped(_packed(shape, bits, device), bits)
 
 
-def _dense(shape: tuple[int, int], device: torch.device) -> _Called:
+def _dense(shape: Shape, device: torch.device) -> _Called:
     weight = torch.randn(shape, dtype=torch.bfloat16, device=device)
     return _Called(shape[1], lambda x: F.linear(x, weight))
 
 
-def _grouped(
-    shape: tuple[int, int], bits: int, device: torch.device, launch: VectorLaunch | None = None
-) -> _Called:
+def _packed(shape: Shape, bits: int, device: torch.device) -> Packed:
     rows, inner = shape
     size = (rows, inner * bits // 8)
     codes = torch.randint(0, 256, size, dtype=torch.uint8, device=device)
     scale = torch.rand(rows, inner // 32, device=device).half() / 1000
-    minimum = scale * -(2.0 ** (bits - 1))
+    return codes, scale, scale * -(2.0 ** (bits - 1))
+
+
+def _grouped(weight: Packed, bits: int, launch: Launch | None = None) -> _Called:
+    codes, scale, minimum = weight
     return _Called(
-        inner,
+        codes.shape[1] * 8 // bits,
         lambda x: grouped_linear(x, codes, scale, minimum, bits=bits, launch=launch),
     )

@@ -3,14 +3,15 @@
 ``python …/offline_compile.py [CAPABILITY]``, 90 if none is given; for others what is chosen for
 desktop GPUs is compiled. Triton's interpreter takes much that its compiler refuses. Prints one JSON
 line a launch: the kernel's name, its shared memory in bytes, how many instructions read from there,
-how many read global and write shared memory before the kernel waits for the one before it, and
-those of ``INSTRUCTIONS`` that it has.
+how many read global and write shared memory before the kernel waits for the one before it, how many
+of ``EXCHANGES`` are in loops, and those of ``INSTRUCTIONS`` that it has.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,24 @@ from kernels import launch_linear
 CAPABILITY = int(sys.argv[1]) if len(sys.argv) > 1 else 90
 DEPENDENT = CAPABILITY >= 90
 DESKTOP_SHARED = 99 * 1024
+EXCHANGES = ("ld.shared", "st.shared", "ldmatrix", "stmatrix", "shfl.sync")
 INSTRUCTIONS = (
     "wgmma",
     "mma.sync",
     "griddepcontrol.launch_dependents",
     "griddepcontrol.wait",
 )
+
+
+def _exchanges_in_loops(text: str) -> int:
+    """How many instructions in loops pass on values from thread to thread."""
+    count = 0
+    for label in re.finditer(r"^(\$L__BB\w+):", text, re.MULTILINE):
+        back = list(re.finditer(rf"bra(\.uni)?\s+{re.escape(label[1])};", text[label.end() :]))
+        if back:
+            body = text[label.end() : label.end() + back[-1].start()]
+            count += sum(body.count(name) for name in EXCHANGES)
+    return count
 
 
 class _NoDriver:
@@ -62,6 +75,7 @@ def _compile_only(kernel: Any, grid: Any) -> Any:
             "shared_loads": text.count("ld.shared"),
             "early_loads": before_wait.count("ld.global"),
             "early_shared_stores": before_wait.count("st.shared"),
+            "loop_exchanges": _exchanges_in_loops(text),
             "found": found,
         }
         print(json.dumps(facts), flush=True)
@@ -130,7 +144,7 @@ def _attention() -> None:
 
 def _grouped() -> None:
     from kernels.grouped_linear import expand_grouped, grouped_linear
-    from kernels.launch_grouped import fixed_grouped_launch
+    from kernels.launch_grouped import fixed_grouped_launch, tensor_launch, vector_launch
 
     kind = torch.bfloat16
     for bits, group, rows, outputs in (
@@ -138,12 +152,20 @@ def _grouped() -> None:
         (4, 32, 4, 2048),
         (8, 32, 3, 2040),
         (8, 16, 2, 8192),
+        (4, 32, 64, 8192),
+        (8, 32, 16, 2048),
+        (8, 16, 5, 2040),
     ):
         codes = torch.zeros((outputs, 1024 * bits // 8), dtype=torch.uint8)
         scale = torch.zeros((outputs, 1024 // group), dtype=torch.float16)
         x = torch.zeros((rows, 1024), dtype=kind)
         residual = torch.zeros((rows, outputs), dtype=kind)
-        for launch in (None, fixed_grouped_launch(bits)):
+        if rows <= 4:
+            launches = [vector_launch(rows, 1024, bits), fixed_grouped_launch(bits)]
+            expand_grouped(codes, scale, scale, bits, kind)
+        else:
+            launches = [tensor_launch(rows, outputs, 1024, bits)]
+        for launch in launches:
             grouped_linear(
                 x,
                 codes,
@@ -154,7 +176,6 @@ def _grouped() -> None:
                 launch=launch,
                 pdl=DEPENDENT,
             )
-        expand_grouped(codes, scale, scale, bits, kind)
 
 
 def _largest() -> None:

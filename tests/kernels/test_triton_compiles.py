@@ -44,6 +44,7 @@ def test_every_kernel_compiles(launches: list[dict[str, Any]]) -> None:
         "_gate_and_mul_kernel",
         "grouped_dot_kernel",
         "grouped_vector_kernel",
+        "grouped_tensor_kernel",
         "grouped_expand_kernel",
         "_qkv_rope_store_kernel",
         "_copy_blocks_kernel",
@@ -77,6 +78,14 @@ def test_a_thread_keeps_what_it_has_read_of_grouped_weights(
     vectors = [launch for launch in launches if launch["kernel"] == "grouped_vector_kernel"]
     assert len(vectors) == 4
     assert max(launch["shared_loads"] for launch in vectors) <= 16
+    assert [launch["loop_exchanges"] for launch in vectors] == [0] * 4
+
+
+def test_codes_become_fragments_of_a_product_where_they_are(launches: list[dict[str, Any]]) -> None:
+    """The layouts of codes, scales, rows and sums are one in the compiler's eyes."""
+    tensors = [launch for launch in launches if launch["kernel"] == "grouped_tensor_kernel"]
+    assert [launch["loop_exchanges"] for launch in tensors] == [0, 0, 0]
+    assert all("mma.sync" in launch["found"] for launch in tensors)
 
 
 def test_weights_that_are_held_go_from_memory_into_the_product(
@@ -116,6 +125,7 @@ def test_dependent_launches_wait_for_what_was_launched_before(
         "_qkv_rope_store_kernel",
         "grouped_dot_kernel",
         "grouped_vector_kernel",
+        "grouped_tensor_kernel",
     }
     for launch in launches:
         if launch["kernel"] in chained:

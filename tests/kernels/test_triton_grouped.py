@@ -11,7 +11,12 @@ triton = pytest.importorskip("triton")
 
 from kernels.dependent_launch import can_pdl  # noqa: E402 - where Triton is
 from kernels.grouped_linear import expand_grouped, grouped_linear  # noqa: E402 - where Triton is
-from kernels.launch_grouped import GroupedLaunch, VectorLaunch, fixed_grouped_launch  # noqa: E402
+from kernels.launch_grouped import (  # noqa: E402
+    GroupedLaunch,
+    TensorLaunch,
+    VectorLaunch,
+    fixed_grouped_launch,
+)
 from kernels.reference.grouped_linear import expand_grouped as expand_reference  # noqa: E402
 from kernels.reference.grouped_linear import grouped_linear as reference  # noqa: E402
 from kernels.reference.grouped_linear import unpack_codes, weave_codes  # noqa: E402
@@ -63,9 +68,9 @@ def test_product(launch, size, form, given, dtype, device):
 
 FEW = [
     # No tile is full, but for those of the last size.
-    ((1, 26, 96), ()),
-    ((3, 33, 160), ("bias", "residual")),
-    ((7, 19, 1056), ()),
+    ((1, 10, 96), ()),
+    ((3, 9, 160), ("bias", "residual")),
+    ((5, 5, 1056), ()),
     ((4, 8, 2048), ("bias", "residual")),
 ]
 
@@ -82,24 +87,63 @@ def test_product_of_few_rows(launch, size, form, given, dtype, device):
     assert excess(out, reference(**wide(parts), bits=form[0])) <= BOUND[dtype] / 2
 
 
+# Without the last, no tile is full, and a warp's four runs are not.
+TENSORS = [
+    (TensorLaunch(8, 16, 1, True), (3, 19, 96), ("bias",)),
+    (TensorLaunch(8, 32, 2, False), (5, 33, 352), ()),
+    (TensorLaunch(8, 16, 1, False), (16, 17, 64), ("residual",)),
+    (TensorLaunch(16, 16, 2, True), (33, 7, 96), ("bias", "residual")),
+    (TensorLaunch(32, 64, 1, True), (64, 70, 96), ()),
+    (TensorLaunch(8, 16, 2, True), (8, 16, 512), ("bias", "residual")),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=names)
 @pytest.mark.parametrize("form", FORMS, ids=names)
-def test_few_rows_in_halves_need_no_tensor_cores(form, device, monkeypatch):
+@pytest.mark.parametrize(("launch", "size", "given"), TENSORS, ids=names)
+def test_product_on_tensor_cores(launch, size, given, form, dtype, device):
+    parts = make(*size, form, dtype, device)
+    parts = {name: parts[name] for name in ("x", "codes", "scale", "minimum", *given)}
+    before = parts["residual"].clone() if "residual" in parts else None
+    # The interpreter cannot multiply bfloat16.
+    upcast = device.type == "cpu" and dtype == torch.bfloat16
+    out = grouped_linear(**parts, bits=form[0], launch=launch, upcast=upcast)
+    assert out.dtype == dtype
+    assert excess(out, reference(**wide(parts), bits=form[0])) <= BOUND[dtype] / 2
+    assert before is None or torch.equal(before, parts["residual"])
+
+
+def test_codes_on_tensor_cores_are_not_rounded(device):
+    """A scale of 1, numbers of 1 and -1: each sum is a whole number that float16 has."""
+    for bits in (4, 8):
+        codes = torch.randint(0, 256, (16, 64 * bits // 8), dtype=torch.uint8, device=device)
+        scale = torch.ones((16, 2), dtype=torch.float16, device=device)
+        x = torch.ones((3, 64), dtype=torch.float16, device=device)
+        x[:, 1::2] = -1
+        launch = TensorLaunch(8, 16, 1, False)
+        out = grouped_linear(x, codes, scale, -scale, bits=bits, launch=launch)
+        expected = unpack_codes(codes, bits).int()
+        assert torch.equal(out[0].int(), (expected[:, ::2] - expected[:, 1::2]).sum(-1).int())
+
+
+@pytest.mark.parametrize("form", FORMS, ids=names)
+def test_rows_in_halves_are_not_multiplied_byte_by_byte(form, device, monkeypatch):
     monkeypatch.setattr("kernels.grouped_linear.grouped_dot_kernel", None)
-    for rows in (1, 2, 3, 5, 8):
+    for rows in (1, 2, 3, 9):
         parts = make(rows, 24, 576, form, torch.float16, device)
         out = grouped_linear(**parts, bits=form[0])
         assert excess(out, reference(**wide(parts), bits=form[0])) <= BOUND[torch.float16] / 2
 
 
-@pytest.mark.parametrize("launch", VECTORS, ids=names)
+@pytest.mark.parametrize("launch", [*VECTORS, TensorLaunch(8, 16, 1, True)], ids=names)
 def test_of_few_rows_each_stands_alone_and_nothing_outside_is_read(launch, device):
     """Rows lie apart with NaN between them, and another row is nothing but NaN."""
-    parts = make(4, 33, 96, (4, 32), torch.float16, device)
+    parts = make(4, 9, 96, (4, 32), torch.float16, device)
     weight = {"codes": parts["codes"], "minimum": parts["minimum"]}
-    scale = torch.full((40, 3), float("nan"), dtype=torch.float16, device=device)
-    scale[:33] = parts["scale"]
-    weight["scale"] = scale[:33]
-    x, residual = (spaced(size, torch.float16, device) for size in ((4, 96), (4, 33)))
+    scale = torch.full((16, 3), float("nan"), dtype=torch.float16, device=device)
+    scale[:9] = parts["scale"]
+    weight["scale"] = scale[:9]
+    x, residual = (spaced(size, torch.float16, device) for size in ((4, 96), (4, 9)))
     whole = grouped_linear(x, **weight, residual=residual, bits=4, launch=launch)
     assert whole.isfinite().all()
     x[2] = float("nan")
@@ -124,16 +168,16 @@ def test_what_cannot_be_read_in_pairs_is_not(device):
 
 
 def test_the_order_of_codes():
-    """Each word of a run of 16 bytes has two neighbours of every eight elements."""
+    """Each word has neighbours, those with an odd place in its upper half."""
     four = weave_codes(torch.arange(32, dtype=torch.uint8).view(1, 32) % 16, 4).view(4, 4)
     for word in range(4):
         for byte in range(4):
-            element = 8 * byte + 2 * word
-            assert int(four[word, byte]) == element % 16 + (element + 1) % 16 * 16
+            element = 8 * word + 4 * (byte % 2) + byte // 2
+            assert int(four[word, byte]) == element % 16 + (element + 2) % 16 * 16
     eight = weave_codes(torch.arange(16, dtype=torch.uint8).view(1, 16), 8).view(4, 4)
     for word in range(4):
         for byte in range(4):
-            assert int(eight[word, byte]) == 8 * (byte // 2) + 2 * word + byte % 2
+            assert int(eight[word, byte]) == 4 * word + 2 * (byte % 2) + byte // 2
     for bits in (4, 8):
         codes = torch.randint(0, 2**bits, (3, 96), dtype=torch.uint8)
         assert torch.equal(unpack_codes(weave_codes(codes, bits), bits), codes)
@@ -214,7 +258,7 @@ def test_what_does_not_fit_is_refused(device):
         grouped_linear(parts["x"], **(weight | {"scale": weight["scale"].T.contiguous().T}), bits=4)
 
 
-OF_A_MODEL = [(rows, torch.bfloat16) for rows in (1, 2, 8, 16, 17, 32, 33, 300)]
+OF_A_MODEL = [(rows, torch.bfloat16) for rows in (1, 2, 3, 8, 16, 17, 33, 64, 300)]
 
 
 @pytest.mark.gpu
