@@ -25,7 +25,7 @@ from app.paths import Profile
 from app.relaunch import relaunch
 from app.settings import Settings
 from app.store import Store
-from engine.api.client import EngineClient, load_ahead, start_engine
+from engine.api.client import EngineClient, start_engine
 
 _LOG = logging.getLogger(__name__)
 REFUSED = 3
@@ -52,8 +52,6 @@ def main(
     """
     options = parse(sys.argv[1:] if argv is None else argv)
     sys.setswitchinterval(_SWITCH_S)
-    if engine is start_engine and options.trace is None:
-        load_ahead()
     hold_back()
     guard_overrides()
     # Held here, so that everything that _run makes is gone before Qt is.

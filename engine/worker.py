@@ -52,6 +52,9 @@ from engine.submissions import Submissions
 _LOADER_PATIENCE_S = 3.0
 _ENCODER_PATIENCE_S = 1.0
 _STUCK_WAIT_S = 0.05
+_REST_S = 0.002
+"""Between two parts of what an idle engine does for itself: the window, which has an answer to show
+just then, asks for the interpreter at nearly every call of Qt."""
 _STOPPED = ErrorInfo("engine_stopped", "The engine has been shut down.")
 _CROWDED = InterruptedQueryError(
     "The cache is full: its blocks are needed for answers.", action="Ask again when fewer run."
@@ -182,7 +185,7 @@ class Worker:
             slot.checked = slot.snapshotter.check_some()
             if slot.checked:
                 self._publisher.stats(self._roster.clients, now, force=True)
-            return 0.0
+            return _REST_S
         if slot.ready or engine.prepare is None:
             return None
         try:
@@ -192,7 +195,7 @@ class Worker:
                 raise
             # It cannot be made ready: steps find their own way.
             engine.prepare = None
-        return 0.0
+        return _REST_S
 
     def _welcome(self) -> None:
         """Tells clients that have come how things stand."""

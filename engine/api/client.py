@@ -242,18 +242,3 @@ class EngineHandle:
 def start_engine(name: str = ENGINE_THREAD_NAME) -> EngineClient:
     """Starts an engine thread of this name and returns its owner's client at once."""
     return EngineHandle(name).owner
-
-
-def load_ahead() -> threading.Thread:
-    """Begins to load the libraries that the first model will need, on the thread that it returns.
-
-    For a client that has a window to make meanwhile: the interpreter stays free for that. What goes
-    wrong is told when a model is loaded.
-    """
-
-    def work() -> None:
-        importlib.import_module("engine.torch_preload").preload_torch()
-
-    thread = threading.Thread(target=work, name="quire-preload", daemon=True)
-    thread.start()
-    return thread

@@ -27,6 +27,11 @@ _FOUR_BITS = frozenset({"Q4_0", "Q4_1", "Q4_K"})
 _DEVICE_MARGIN = 1.25
 """On a GPU so many times the expanded weights have to be free: the cache needs the rest."""
 
+PACKED_FROM_BYTES = 4_000_000_000
+"""Expanded weights from which a GPU's time is that of reading them; see QUANTIZED.md among the
+benchmarks.
+"""
+
 
 def choose_kept(
     settings: EngineConfig,
@@ -38,8 +43,8 @@ def choose_kept(
 ) -> WeightsKept:
     """How the weights will be kept.
 
-    By itself the engine packs them where that is faster, which it is on a CPU with bfloat16, or
-    where they fit in no other way.
+    By itself the engine packs them where that is faster, which it is on a CPU with bfloat16 and for
+    large models on a GPU, or where they fit in no other way.
 
     Args:
         settings: ``weights`` says what is wished.
@@ -56,7 +61,9 @@ def choose_kept(
     expanded_bytes = num_parameters * dtype.itemsize
     if device.type == "cuda":
         fits = expanded_bytes * _DEVICE_MARGIN <= free
-        return WeightsKept.EXPANDED if fits else WeightsKept.PACKED
+        slower = settings.deterministic or dtype.itemsize != 2
+        stays = fits and (slower or expanded_bytes < PACKED_FROM_BYTES)
+        return WeightsKept.EXPANDED if stays else WeightsKept.PACKED
     if settings.deterministic or not has_fast_product(device, dtype):
         return WeightsKept.EXPANDED
     room = min(BOTH_CAP_BYTES, int(free * BOTH_SHARE))

@@ -16,7 +16,12 @@ from engine.linear import can_pack
 from engine.loading.model_folder import LoadedFiles, count_gguf_weights, open_model
 from engine.loading.progress import never_cancelled, no_progress
 from engine.models.decoder import Decoder
-from engine.quantized.choice import BOTH_CAP_BYTES, choose_kept, kept_bytes
+from engine.quantized.choice import (
+    BOTH_CAP_BYTES,
+    PACKED_FROM_BYTES,
+    choose_kept,
+    kept_bytes,
+)
 from engine.quantized.gguf_blocks import BLOCK_BYTES
 from engine.quantized.grouped import GroupedWeight
 from engine.quantized.int4_linear import has_packed_product
@@ -182,9 +187,18 @@ def test_expanded_weights_stay_beside_packed_ones_only_where_they_are_small() ->
     assert choose(num_parameters=1 << 28, free=1 << 30) is WeightsKept.PACKED
 
 
-def test_a_gpu_packs_only_what_does_not_fit() -> None:
-    assert choose(device=CUDA, num_parameters=8_000_000_000, free=24 << 30) is WeightsKept.EXPANDED
-    assert choose(device=CUDA, num_parameters=8_000_000_000, free=12 << 30) is WeightsKept.PACKED
+def test_a_gpu_packs_large_models_and_what_does_not_fit() -> None:
+    large, roomy = PACKED_FROM_BYTES // 2, 24 << 30
+    assert choose(device=CUDA, num_parameters=large, free=roomy) is WeightsKept.PACKED
+    assert choose(device=CUDA, num_parameters=large - 1, free=roomy) is WeightsKept.EXPANDED
+    assert choose(device=CUDA, num_parameters=large - 1, free=4 << 30) is WeightsKept.PACKED
+
+
+def test_a_gpu_packs_only_what_does_not_fit_where_its_fast_kernels_do_not_serve() -> None:
+    for slow in ({"deterministic": True}, {"dtype": torch.float32}):
+        model = {"device": CUDA, "num_parameters": 8_000_000_000, **slow}
+        assert choose(**model, free=48 << 30) is WeightsKept.EXPANDED
+        assert choose(**model, free=12 << 30) is WeightsKept.PACKED
 
 
 def test_another_way_of_keeping_weights_is_refused() -> None:
