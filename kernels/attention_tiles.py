@@ -22,42 +22,6 @@ def first_blocks(table_ptr, first, lowest, length, BLOCK_SIZE: tl.constexpr, TIL
 
 
 @triton.jit
-def ask_ahead(
-    block,  # of first_blocks
-    k_head_ptr,
-    v_head_ptr,
-    first,
-    length,
-    SLOT_STRIDE: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    TILE: tl.constexpr,
-):
-    """Asks for a tile's keys and values into the level-2 cache, before ``attend_tiles`` may begin.
-
-    Every processor of a GPU sees one level-2 cache: what is written later is written there.
-    """
-    token = tl.minimum(first * TILE + tl.arange(0, TILE), length - 1)
-    place = (block.to(tl.int64) * BLOCK_SIZE + token % BLOCK_SIZE) * SLOT_STRIDE
-    LINE: tl.constexpr = 128 // (k_head_ptr.dtype.element_ty.primitive_bitwidth // 8)
-    for start in tl.static_range(0, HEAD_DIM, LINE):
-        _prefetch(k_head_ptr + place + start)
-        _prefetch(v_head_ptr + place + start)
-
-
-@triton.jit
-def _prefetch(pointers):
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-        "=r,l",
-        [pointers],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@triton.jit
 def attend_tiles(
     q,  # [ROWS, DIM_POW2]
     next_block,  # of first_blocks

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.attention_tiles import ask_ahead, attend_tiles, first_blocks, normalise
+from kernels.attention_tiles import attend_tiles, first_blocks, normalise
 from kernels.checks import check_batch, check_paged, output_like
 from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
@@ -72,18 +72,6 @@ def _shared_prefix_kernel(
     length = tl.load(shared_ptr + group).to(tl.int32) * BLOCK_SIZE
     blocks = first_blocks(table, first, 0, length, BLOCK_SIZE, TILE)
     if EARLY:
-        # The kernel before writes queries and what is nobody's beginning.
-        ask_ahead(
-            blocks,
-            k_cache_ptr + kv_head * HEAD_DIM,
-            v_cache_ptr + kv_head * HEAD_DIM,
-            first,
-            length,
-            NUM_KV_HEADS * HEAD_DIM,
-            HEAD_DIM,
-            BLOCK_SIZE,
-            TILE,
-        )
         # As in paged_decode.
         gdc_wait()
         gdc_launch_dependents()
