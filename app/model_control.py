@@ -64,7 +64,7 @@ class ModelControl:
 
     @property
     def errors(self) -> Mapping[str, ErrorInfo]:
-        """Why the last load of a model failed, by its path; of those that failed in this run."""
+        """Why the last load of a model failed in this run, by its path; until it is tried again."""
         return self._errors
 
     def load(self, path: str, fetch_starter: bool = False) -> None:
@@ -80,6 +80,7 @@ class ModelControl:
         self._load_id = new_id()
         self._progress = LoadProgress()
         self.path = path
+        self._errors.pop(path, None)
         self._bridge.send(
             LoadModel(
                 models_dir=self._models_dir,
@@ -169,7 +170,6 @@ class ModelControl:
 
     def _on_loaded(self, event: ModelLoaded) -> None:
         self._last_info, self._before = event.model, None
-        self._errors.pop(self.path, None)
         state = ModelState(ModelStatus.READY, info=event.model, load_s=event.load_s, path=self.path)
         self._set(state)
         self._on_ready(event.model)

@@ -154,6 +154,21 @@ def test_a_model_that_does_not_load_says_so_and_the_one_before_is_back(
     assert any("large.gguf was not loaded" in text for text in notices)
 
 
+def test_a_model_that_is_tried_again_no_longer_says_why_it_did_not_load(
+    library: LibraryStage,
+) -> None:
+    library.pick(library.large)
+    library.press(library.page.deeds.load)
+    library.wait(lambda: "Not enough." in library.words() and library.is_loaded(""))
+    library.stage.engine.hold_load.set()
+    library.press(library.page.deeds.load)
+    library.wait(lambda: "loading" in library.row(library.large))
+    library.wait(lambda: library.page.deeds.progress.isVisible())
+    assert "Not enough." not in library.words()
+    library.stage.engine.hold_load.clear()
+    library.wait(lambda: "Not enough." in library.words())
+
+
 def test_loading_shows_its_progress_and_can_be_cancelled(library: LibraryStage) -> None:
     library.stage.engine.hold_load.set()
     library.pick(library.good)
