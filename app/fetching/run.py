@@ -164,7 +164,7 @@ class JobRun:
                 if num_bad > 1:
                     raise
                 # Bytes that a proxy or a disk spoilt; a second time it is the hub's.
-                _LOG.warning("%s; it is fetched once more", error.message)
+                _LOG.warning("%s It is fetched once more.", error.message)
                 self._reached = 0
             file = self._present(file, transfer)
 

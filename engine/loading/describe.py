@@ -113,6 +113,7 @@ def _folder(folder: Path, identity: ModelIdentity, breathe: Breathe) -> ModelFac
         identity,
         has_template(folder),
         tensors,
+        quantization_of(tensors),
         _notes(folder),
     )
 
@@ -128,6 +129,7 @@ def _file(path: Path, identity: ModelIdentity, breathe: Breathe) -> ModelFacts:
         identity,
         found.has_chat_template,
         found.tensors,
+        found.quantization,
         [],
     )
 
@@ -140,6 +142,7 @@ def _facts(
     identity: ModelIdentity,
     has_chat_template: bool,
     tensors: tuple[StoredTensor, ...],
+    quantization: str,
     notes: Iterable[DescriptionNote],
 ) -> ModelFacts:
     return ModelFacts(
@@ -148,7 +151,7 @@ def _facts(
         family=family_title(config.architecture),
         license=plain_text(license_name),
         format=form,
-        quantization=quantization_of(tensors),
+        quantization=quantization,
         num_parameters=count_weights(tensors, config),
         identity=identity,
         has_chat_template=has_chat_template,

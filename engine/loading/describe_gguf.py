@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.api.errors import ModelFileError
 from engine.loading.gguf_config import ARCHITECTURES, ROPE_TENSORS, hf_config
@@ -11,7 +13,7 @@ from engine.loading.gguf_header import Elsewhere
 from engine.loading.gguf_names import placed
 from engine.loading.gguf_parts import read_gguf, whole_name
 from engine.loading.progress import Breathe
-from engine.loading.stored import StoredTensor
+from engine.loading.stored import StoredTensor, quantization_of
 from engine.models.config import ModelConfig
 from engine.models.hf_config import config_from_hf
 
@@ -19,11 +21,25 @@ _TOKENS = "tokenizer.ggml.tokens"
 _TEMPLATE = "tokenizer.chat_template"
 _MAX_FACTORS = 4096
 
+_FILE_TYPE = "general.file_type"
+_MIXTURES = {
+    10: "Q2_K",
+    11: "Q3_K_S",
+    12: "Q3_K_M",
+    13: "Q3_K_L",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+}
+"""Names of mixtures of types, by llama.cpp's numbers of them; people look for these."""
+
 
 @dataclass(frozen=True, slots=True)
 class GgufFacts:
     """``name``: that of its file, or what its files have in common. ``tensors``: those of the
-    model, under Hugging Face's names.
+    model, under Hugging Face's names. ``quantization``: the usual name of their types.
     """
 
     name: str
@@ -31,6 +47,7 @@ class GgufFacts:
     license: str
     has_chat_template: bool
     tensors: tuple[StoredTensor, ...]
+    quantization: str
 
 
 def gguf_facts(path: Path, breathe: Breathe) -> GgufFacts:
@@ -63,7 +80,7 @@ def gguf_facts(path: Path, breathe: Breathe) -> GgufFacts:
             f"The entries of {found.paths[0].name}, which end at byte "
             f"{found.header.metadata_end:,}, describe no model: {error.message}"
         ) from error
-    tensors = (
+    tensors = tuple(
         StoredTensor(place.name, tensor.type.name, tensor.shape, tensor.nbytes)
         for place, tensor in placed(found.tensors, config, architecture)
     )
@@ -72,5 +89,12 @@ def gguf_facts(path: Path, breathe: Breathe) -> GgufFacts:
         config=config,
         license=str(metadata.get("general.license") or ""),
         has_chat_template=bool(metadata.get(_TEMPLATE)),
-        tensors=tuple(tensors),
+        tensors=tensors,
+        quantization=_quantization(metadata.get(_FILE_TYPE), tensors),
     )
+
+
+def _quantization(file_type: Any, tensors: Iterable[StoredTensor]) -> str:
+    """Of a mixture its name: a small model's largest part may well be of another type."""
+    name = _MIXTURES.get(file_type) if isinstance(file_type, int) else None
+    return name or quantization_of(tensors)

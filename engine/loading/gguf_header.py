@@ -192,7 +192,8 @@ def _value(window: Window, kind: int) -> Any:
     if kind == _ARRAY:
         return _list(window)
     if kind not in SCALARS:
-        raise damaged(window.path, f"unknown value type {kind} at byte {window.position:,}")
+        # It is the four bytes that were read last.
+        raise damaged(window.path, f"unknown value type {kind} at byte {window.position - 4:,}")
     return window.unpack(SCALARS[kind])[0]
 
 

@@ -54,6 +54,17 @@ def test_the_facts_of_a_folder(folder: Path) -> None:
     assert facts.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("file_type", "name"),
+    [(15, "Q4_K_M"), (7, "Q8_0"), (999, "Q8_0"), ([15], "Q8_0"), ("15", "Q8_0")],
+)
+def test_a_mixture_of_types_has_the_name_that_people_look_for(
+    file_type: object, name: str, tmp_path: Path
+) -> None:
+    path = gguf(tmp_path, weight_type=Kind.Q8_0, extra={"general.file_type": file_type})
+    assert describe(path).quantization == name
+
+
 @pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_K, Kind.Q6_K])
 def test_the_facts_of_a_gguf_file_are_those_of_what_is_loaded(kind: Kind, tmp_path: Path) -> None:
     path = gguf(tmp_path, weight_type=kind)
