@@ -9,7 +9,6 @@ torch, which says what it was.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import sys
 import threading
 from pathlib import Path
@@ -19,30 +18,25 @@ _DRIVERS = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}
 _CUDA_BUILDS = ("libtorch_cuda.so", "torch_cuda.dll")
 
 
-def start_driver(device: str) -> threading.Thread | None:
+def start_driver(device: str, libraries: Path | None) -> threading.Thread | None:
     """Makes the context of a GPU ready, on a thread of its own; None where there is nothing to do:
     torch is a build for the CPU, or no GPU is asked for.
 
     Args:
         device: the setting: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        libraries: torch's, the folder; None if there is none.
     """
     name, _, number = device.partition(":")
-    if name not in ("auto", "cuda") or not (number or "0").isdecimal() or not _is_cuda_build():
+    if name not in ("auto", "cuda") or not (number or "0").isdecimal():
+        return None
+    # A context takes some of a GPU's memory.
+    if libraries is None or not any((libraries / name).is_file() for name in _CUDA_BUILDS):
         return None
     thread = threading.Thread(
         target=_make_context, args=(int(number or 0),), name="quire-driver", daemon=True
     )
     thread.start()
     return thread
-
-
-def _is_cuda_build() -> bool:
-    """Whether torch could use a GPU: a context takes some of its memory."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return False
-    folder = Path(spec.origin).parent / "lib"
-    return any((folder / name).is_file() for name in _CUDA_BUILDS)
 
 
 def _make_context(number: int) -> None:

@@ -41,7 +41,7 @@ def import_torch(device: str = "cpu") -> None:
     """
     if "torch" in sys.modules:
         return
-    driver = start_driver(device)
+    driver = start_driver(device, _libraries())
     preload_torch()
     if getattr(sys, "frozen", False):
         leave_out()
@@ -81,10 +81,9 @@ def preload_torch() -> list[str]:
     """
     if sys.platform != "linux" or "torch" in sys.modules:
         return []
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
+    folder = _libraries()
+    if folder is None:
         return []
-    folder = Path(spec.origin).parent / "lib"
     load = ctypes.CDLL(None).dlopen
     load.argtypes, load.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
     loaded = []
@@ -94,3 +93,9 @@ def preload_torch() -> list[str]:
         if path.is_file() and load(os.fsencode(path), os.RTLD_NOW | scope):
             loaded.append(name)
     return loaded
+
+
+def _libraries() -> Path | None:
+    """The folder of torch's libraries; None without torch."""
+    spec = importlib.util.find_spec("torch")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "lib"

@@ -1,7 +1,6 @@
 """The driver of a GPU is started while torch is imported, and only where torch can use it."""
 
 import ctypes
-import importlib.machinery
 import subprocess
 import sys
 import threading
@@ -13,15 +12,10 @@ from engine import driver_preload
 
 
 @pytest.fixture
-def cuda_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A torch that is a build for GPUs, as far as its files show."""
-    origin = tmp_path / "torch" / "__init__.py"
-    library = origin.parent / "lib" / "libtorch_cuda.so"
-    library.parent.mkdir(parents=True)
-    library.touch()
-    spec = importlib.machinery.ModuleSpec("torch", None, origin=str(origin))
-    monkeypatch.setattr(driver_preload.importlib.util, "find_spec", lambda name: spec)
-    return library
+def cuda_build(tmp_path: Path) -> Path:
+    """The libraries of a torch that is a build for GPUs, as far as their names show."""
+    (tmp_path / "libtorch_cuda.so").touch()
+    return tmp_path
 
 
 class Driver:
@@ -57,7 +51,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 def test_the_context_of_the_gpu_that_is_asked_for_is_made(
     device: str, number: int, cuda_build: Path, driver: Driver
 ) -> None:
-    thread = driver_preload.start_driver(device)
+    thread = driver_preload.start_driver(device, cuda_build)
     assert thread is not None
     thread.join(10)
     assert driver.calls == [
@@ -69,12 +63,13 @@ def test_the_context_of_the_gpu_that_is_asked_for_is_made(
 def test_nothing_is_started_for_other_devices(
     device: str, cuda_build: Path, driver: Driver
 ) -> None:
-    assert driver_preload.start_driver(device) is None
+    assert driver_preload.start_driver(device, cuda_build) is None
 
 
 def test_a_torch_for_the_cpu_takes_no_memory_of_a_gpu(cuda_build: Path, driver: Driver) -> None:
-    cuda_build.unlink()
-    assert driver_preload.start_driver("auto") is None
+    (cuda_build / "libtorch_cuda.so").unlink()
+    assert driver_preload.start_driver("auto", cuda_build) is None
+    assert driver_preload.start_driver("auto", None) is None
 
 
 @pytest.mark.parametrize("fails", ["cuInit", "cuDeviceGet"])
@@ -83,7 +78,7 @@ def test_a_driver_that_fails_is_left_to_torch(
 ) -> None:
     broken = Driver(fails)
     monkeypatch.setattr(driver_preload, "_load", lambda: broken)
-    thread = driver_preload.start_driver("auto")
+    thread = driver_preload.start_driver("auto", cuda_build)
     assert thread is not None
     thread.join(10)
     assert broken.calls[-1][0] == fails
@@ -93,7 +88,7 @@ def test_no_driver_is_no_error(cuda_build: Path, monkeypatch: pytest.MonkeyPatch
     failures: list[object] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)
     monkeypatch.setattr(driver_preload, "_DRIVERS", {sys.platform: "no-such-library"})
-    thread = driver_preload.start_driver("auto")
+    thread = driver_preload.start_driver("auto", cuda_build)
     assert thread is not None
     thread.join(10)
     assert not failures
