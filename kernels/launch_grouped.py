@@ -105,19 +105,15 @@ def tensor_launch(rows: int, outputs: int, inner: int, bits: int) -> TensorLaunc
 
 
 def vector_launch(rows: int, inner: int, bits: int) -> VectorLaunch:
-    """How a product of few rows is cut up: the best of a sweep over a Qwen3-8B layer on an H200.
+    """Without tensor cores: the best of a sweep over a Qwen3-8B layer on an H200.
 
     Args:
-        rows: of ``x``.
+        rows: of ``x``, up to ``VECTOR_ROWS``.
         inner: columns of the weight.
         bits: of a code.
     """
     row_runs = inner * bits // _RUN_BITS
-    tile = min(next_power_of_2(rows), 4)
-    if tile == 4:
-        # What a thread keeps for each row and output must fit into its registers.
-        return VectorLaunch(4, 4, 32, 1)
-    if tile == 2:
+    if rows > 1:
         return VectorLaunch(2, 8, 64, 2)
     if row_runs >= _LONG_ROUND:
         # A thread has one or two runs of a round.

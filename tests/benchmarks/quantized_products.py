@@ -118,7 +118,7 @@ def _launches() -> list[Launch]:
         for outputs, warps in choices
         for ahead in (False, True)
     ]
-    return [vector_launch(2, SHAPES[0][1], 4), vector_launch(4, SHAPES[0][1], 4), *tiles]
+    return [vector_launch(2, SHAPES[0][1], 4), VectorLaunch(4, 4, 32, 1), *tiles]
 
 
 def _suits(launch: Launch, rows: int) -> bool:

@@ -144,13 +144,18 @@ def _attention() -> None:
 
 def _grouped() -> None:
     from kernels.grouped_linear import expand_grouped, grouped_linear
-    from kernels.launch_grouped import fixed_grouped_launch, tensor_launch, vector_launch
+    from kernels.launch_grouped import (
+        VECTOR_ROWS,
+        fixed_grouped_launch,
+        tensor_launch,
+        vector_launch,
+    )
 
     kind = torch.bfloat16
     for bits, group, rows, outputs in (
         (4, 32, 1, 8192),
-        (4, 32, 4, 2048),
-        (8, 32, 3, 2040),
+        (4, 32, 2, 2048),
+        (8, 32, 1, 2040),
         (8, 16, 2, 8192),
         (4, 32, 64, 8192),
         (8, 32, 16, 2048),
@@ -160,7 +165,7 @@ def _grouped() -> None:
         scale = torch.zeros((outputs, 1024 // group), dtype=torch.float16)
         x = torch.zeros((rows, 1024), dtype=kind)
         residual = torch.zeros((rows, outputs), dtype=kind)
-        if rows <= 4:
+        if rows <= VECTOR_ROWS:
             launches = [vector_launch(rows, 1024, bits), fixed_grouped_launch(bits)]
             expand_grouped(codes, scale, scale, bits, kind)
         else:
