@@ -31,6 +31,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "Qwen2ForCausalLM": {},
     "Qwen3ForCausalLM": {"head_dim": 32},
     "Gemma3ForCausalLM": {"num_hidden_layers": 7, "head_dim": 16, "sliding_window": 13},
+    "Phi3ForCausalLM": {"head_dim": 16},
+    "SmolLM3ForCausalLM": {"head_dim": 16, "num_hidden_layers": 5, "no_rope_layer_interval": 2},
 }
 
 
