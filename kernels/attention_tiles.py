@@ -82,28 +82,49 @@ def attend_tiles(
 
 @triton.jit
 def join_parts(
-    best,  # [HEADS], -inf before the first part
-    total,
-    acc,  # [HEADS, DIM_POW2]
     partial_ptr,  # [rows, head_dim] float32
     lse_ptr,  # [rows] float32, base 2
     first,  # row of the first part's first head
     parts,
     stride,  # rows from one part to the next
+    shared_first,  # those of a shared beginning, which come before; unused without
+    shared_parts,
+    shared_stride,
     head,  # [HEADS], rows from the first head's
     in_group,
+    HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     DIM_POW2: tl.constexpr,
     CHUNK: tl.constexpr,
+    SHARED: tl.constexpr,
 ):
-    """Adds the parts of some heads to a running softmax, always in the same order."""
+    """Sum, maximum and divisor over the parts of some heads, always in the same order.
+
+    Both kinds of parts are asked for at once: one after the other would be two latencies.
+    """
     dim = tl.arange(0, DIM_POW2)
     in_dim = dim < HEAD_DIM
     step = tl.arange(0, CHUNK)
-    for start in range(0, parts, CHUNK):
+    best = tl.full([HEADS], float("-inf"), tl.float32)
+    total = tl.zeros([HEADS], tl.float32)
+    acc = tl.zeros([HEADS, DIM_POW2], tl.float32)
+    count = parts
+    if SHARED:
+        count += shared_parts
+    for start in range(0, count, CHUNK):
         part = start + step
-        valid = (part < parts)[:, None] & in_group[None, :]
-        cell = (first + part.to(tl.int64) * stride)[:, None] + head[None, :]
+        valid = (part < count)[:, None] & in_group[None, :]
+        if SHARED:
+            in_shared = part < shared_parts
+            # Of one tensor, not of two: a choice of pointers would be loaded word by word.
+            row = tl.where(
+                in_shared,
+                shared_first + part.to(tl.int64) * shared_stride,
+                first + (part - shared_parts).to(tl.int64) * stride,
+            )
+        else:
+            row = first + part.to(tl.int64) * stride
+        cell = row[:, None] + head[None, :]
         # Past the first-level cache, where lines from before another program wrote may lie.
         lse = tl.load(lse_ptr + cell, mask=valid, other=float("-inf"), cache_modifier=".cg")
         partial = tl.load(
@@ -120,14 +141,7 @@ def join_parts(
         total = total * shrink + tl.sum(weight, 0)
         acc = acc * shrink[:, None] + tl.sum(partial * weight[:, :, None], 0)
         best = higher
-    return best, total, acc
-
-
-@triton.jit
-def empty_join(HEADS: tl.constexpr, DIM_POW2: tl.constexpr):
-    """What ``join_parts`` begins with."""
-    best = tl.full([HEADS], float("-inf"), tl.float32)
-    return best, tl.zeros([HEADS], tl.float32), tl.zeros([HEADS, DIM_POW2], tl.float32)
+    return acc, best, total
 
 
 @triton.jit

@@ -95,9 +95,10 @@ class DecodePlan:
     """The items of one step and the memory in which their parts meet; the same for every layer.
 
     ``items``: int32, see ``ITEM_WORDS``; at most ``capacity`` of them. ``counters``:
-    ``[batch, kv_heads]`` int32, parts that are done. ``partial``: ``[capacity, heads, head_dim]``
-    float32, ``lse``: ``[capacity, heads]`` float32, base 2. ``window``: tokens that a query sees,
-    0 for all.
+    ``[batch, kv_heads]`` int32, parts that are done. ``partial``: ``[shared_rows + capacity,
+    heads, head_dim]`` float32, ``lse``: ``[shared_rows + capacity, heads]`` float32, base 2, of
+    parts that come from elsewhere and of the plan's own. ``window``: tokens that a query sees, 0
+    for all.
     """
 
     items: Tensor
@@ -108,6 +109,7 @@ class DecodePlan:
     batch: int
     launch: DecodeLaunch
     window: int
+    shared_rows: int = 0
 
 
 def plan_decode(
@@ -122,6 +124,7 @@ def plan_decode(
     splits: int | None = None,
     deterministic: bool = False,
     launch: DecodeLaunch | None = None,
+    shared_rows: int = 0,
 ) -> DecodePlan:
     """Cuts a step's contexts into items.
 
@@ -137,6 +140,7 @@ def plan_decode(
         splits: so many parts of every context (as far as it has tiles).
         deterministic: the parts are a function of a sequence's own length and start only.
         launch: tiles and warps; chosen by ``launch.decode_launch`` if None.
+        shared_rows: rows of ``partial`` that are kept for what another kernel computes.
     """
     batch = context_lens.shape[0]
     device = context_lens.device
@@ -156,8 +160,9 @@ def plan_decode(
         capacity = min(capacity, batch + spread)
     words = (1 + capacity) * 8
     memory = torch.empty(words + batch * num_kv_heads, dtype=torch.int32, device=device)
-    floats = torch.empty(capacity * num_heads * (head_dim + 1), dtype=torch.float32, device=device)
-    cut = capacity * num_heads * head_dim
+    cells = (shared_rows + capacity) * num_heads
+    floats = torch.empty(cells * (head_dim + 1), dtype=torch.float32, device=device)
+    cut = cells * head_dim
     plan = DecodePlan(
         items=memory[:words],
         counters=memory[words:],
@@ -167,6 +172,7 @@ def plan_decode(
         batch=batch,
         launch=chosen,
         window=window or 0,
+        shared_rows=shared_rows,
     )
     if batch == 0:
         return plan

@@ -151,8 +151,8 @@ def shared_launch(
     pairs = width * (num_heads // num_kv_heads)
     rows = min(64, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
     tile = 32 if head_dim > 128 else 64
-    if head_dim <= 128 and shared_memory(device) > 200_000:
-        tile = 128
+    # Two tiles on their way at once, where they fit in every dtype.
+    deep = head_dim <= 128 and shared_memory(device) > 200_000
     programs = _SHARED_PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
     return SharedLaunch(
         rows=rows,
@@ -160,7 +160,7 @@ def shared_launch(
         spread=max(1, -(-programs // (num_kv_heads * -(-pairs // rows)))),
         min_tiles=max(1, _MIN_PART_TOKENS // tile),
         num_warps=4,
-        num_stages=2,
+        num_stages=3 if deep else 2,
         early=can_pdl(device),
     )
 

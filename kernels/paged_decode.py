@@ -16,7 +16,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.attention_tiles import (
     attend_tiles,
-    empty_join,
     first_blocks,
     join_parts,
     normalise,
@@ -28,7 +27,8 @@ from kernels.device_guard import on_device_of
 from kernels.launch import dot_width, next_power_of_2
 
 
-@triton.jit
+# Compiled once, whatever the number of shared rows is divisible by.
+@triton.jit(do_not_specialize=["shared_rows"])
 def _paged_decode_kernel(
     query_ptr,  # [batch, heads, head_dim]
     k_cache_ptr,  # [num_blocks, block_size, kv_heads, head_dim], contiguous
@@ -37,11 +37,10 @@ def _paged_decode_kernel(
     plan_ptr,  # int32, see ITEM_WORDS
     counter_ptr,  # [batch, kv_heads] int32
     out_ptr,  # [batch, heads, head_dim], contiguous
-    partial_ptr,  # [items, heads, head_dim] float32
-    lse_ptr,  # [items, heads] float32, base 2
+    partial_ptr,  # [shared rows + items, heads, head_dim] float32
+    lse_ptr,  # [shared rows + items, heads] float32, base 2
     member_ptr,  # [batch, 2] int32: row of the first shared part, number of shared parts
-    shared_partial_ptr,  # [shared rows, heads, head_dim] float32
-    shared_lse_ptr,  # [shared rows, heads] float32, base 2
+    shared_rows,
     scale,
     query_stride_token,
     query_stride_head,
@@ -76,6 +75,12 @@ def _paged_decode_kernel(
     length = tl.load(word + 6)
     if item >= count:
         return
+    # Asked for here: who joins would wait for it.
+    shared_row = tl.zeros([], tl.int64)
+    shared_parts = 0
+    if SHARED:
+        shared_row = tl.load(member_ptr + 2 * sequence).to(tl.int64)
+        shared_parts = tl.load(member_ptr + 2 * sequence + 1)
 
     table = table_ptr + sequence * table_stride
     blocks = first_blocks(table, first, lowest, length, BLOCK_SIZE, TILE)
@@ -126,7 +131,7 @@ def _paged_decode_kernel(
         place = (sequence * NUM_HEADS + head)[:, None] * HEAD_DIM + dim[None, :]
         tl.store(out_ptr + place, result.to(out_ptr.dtype.element_ty), mask=mask)
     else:
-        cell = item.to(tl.int64) * NUM_HEADS + head
+        cell = (item + shared_rows).to(tl.int64) * NUM_HEADS + head
         tl.store(partial_ptr + cell[:, None] * HEAD_DIM + dim[None, :], result, mask=mask)
         tl.store(lse_ptr + cell, lse, mask=row < GROUP)
         # All threads' stores come before the count, and the count before the joiner's loads.
@@ -136,39 +141,24 @@ def _paged_decode_kernel(
         if done % parts == parts - 1:
             member = tl.arange(0, GROUP_POW2)
             in_group = member < GROUP
-            joined, divisor, sums = empty_join(GROUP_POW2, DIM_POW2)
-            if SHARED:
-                if EARLY:
-                    gdc_wait()
-                joined, divisor, sums = join_parts(
-                    joined,
-                    divisor,
-                    sums,
-                    shared_partial_ptr,
-                    shared_lse_ptr,
-                    tl.load(member_ptr + 2 * sequence).to(tl.int64) * NUM_HEADS + kv_head * GROUP,
-                    tl.load(member_ptr + 2 * sequence + 1),
-                    shared_stride,
-                    member,
-                    in_group,
-                    HEAD_DIM,
-                    DIM_POW2,
-                    CHUNK,
-                )
-            joined, divisor, sums = join_parts(
-                joined,
-                divisor,
-                sums,
+            if SHARED and EARLY:
+                gdc_wait()
+            sums, joined, divisor = join_parts(
                 partial_ptr,
                 lse_ptr,
-                first_item * NUM_HEADS + kv_head * GROUP,
+                (first_item + shared_rows) * NUM_HEADS + kv_head * GROUP,
                 parts,
                 NUM_HEADS,
+                shared_row * NUM_HEADS + kv_head * GROUP,
+                shared_parts,
+                shared_stride,
                 member,
                 in_group,
+                GROUP_POW2,
                 HEAD_DIM,
                 DIM_POW2,
                 CHUNK,
+                SHARED,
             )
             whole, _ = normalise(sums, joined, divisor)
             place = (sequence * NUM_HEADS + kv_head * GROUP + member)[:, None] * HEAD_DIM
@@ -181,16 +171,14 @@ def _paged_decode_kernel(
 
 @dataclass(frozen=True, slots=True)
 class SharedParts:
-    """Parts of a shared prefix that are computed already, to be joined with each sequence's own.
+    """Where a plan's ``partial`` has the parts of a shared beginning, to be joined with each
+    sequence's own.
 
     ``members``: ``[batch, 2]`` int32, a sequence's row of its first shared part and the number of
-    them, 0 for a sequence without. ``partial``: ``[rows, heads, head_dim]`` float32, ``lse``:
-    ``[rows, heads]`` float32, base 2. ``stride``: rows from one part of a sequence to the next.
+    them, 0 for a sequence without. ``stride``: rows from one part of a sequence to the next.
     """
 
     members: Tensor
-    partial: Tensor
-    lse: Tensor
     stride: int
 
 
@@ -276,8 +264,8 @@ def launch_decode(
     early: bool = True,
     upcast: bool = False,
 ) -> None:
-    """Computes a plan's items and joins them, with ``shared`` ones if there are; see
-    ``paged_decode``.
+    """Computes a plan's items and joins them, with ``shared`` parts if there are, which another
+    kernel has computed; see ``paged_decode``.
 
     Args:
         out: ``[batch, heads, head_dim]``, contiguous; is written.
@@ -300,8 +288,7 @@ def launch_decode(
             plan.partial,
             plan.lse,
             shared.members if shared else plan.items,
-            shared.partial if shared else plan.partial,
-            shared.lse if shared else plan.lse,
+            plan.shared_rows,
             scale,
             query.stride(0),
             query.stride(1),

@@ -71,14 +71,14 @@ def _shared_prefix_kernel(
     table = table_ptr + tl.load(members).to(tl.int64) * table_stride
     length = tl.load(shared_ptr + group).to(tl.int32) * BLOCK_SIZE
     blocks = first_blocks(table, first, 0, length, BLOCK_SIZE, TILE)
-    if EARLY:
-        # As in paged_decode.
-        gdc_wait()
-        gdc_launch_dependents()
     pair = (tl.program_id(0) % ROW_TILES) * ROWS + tl.arange(0, ROWS)
     member = pair // GROUP
     head = kv_head * GROUP + pair % GROUP
     sequence = tl.load(members + member, mask=member < WIDTH, other=-1).to(tl.int64)
+    if EARLY:
+        # As in paged_decode.
+        gdc_wait()
+        gdc_launch_dependents()
     dim = tl.arange(0, DIM_POW2)
     in_dim = dim < HEAD_DIM
     mask = (sequence >= 0)[:, None] & in_dim[None, :]
@@ -188,8 +188,8 @@ def shared_prefix_decode(
             members,
             shared_blocks,
             plan.items,
-            plan.parts.partial,
-            plan.parts.lse,
+            plan.own.partial,
+            plan.own.lse,
             scale,
             query.stride(0),
             query.stride(1),

@@ -128,8 +128,6 @@ def plan_shared_prefix_decode(
     capacity = min(groups * most, groups + chosen.spread)
     words = 4 * (1 + capacity)
     memory = torch.empty(words + 3 * batch, dtype=torch.int32, device=device)
-    rows = capacity * width * num_heads
-    floats = torch.empty(rows * (head_dim + 1), dtype=torch.float32, device=device)
     places, starts = memory[words : words + 2 * batch], memory[words + 2 * batch :]
     with on_device_of(context_lens):
         _shared_plan_kernel[(batch,)](
@@ -157,6 +155,7 @@ def plan_shared_prefix_decode(
         max_context,
         starts=starts,
         launch=launch_of_own or own_launch(num_heads, num_kv_heads, head_dim, device),
+        shared_rows=capacity * width,
     )
-    parts = SharedParts(places, floats[: rows * head_dim], floats[rows * head_dim :], width)
+    parts = SharedParts(places, width)
     return SharedPlan(own, memory[:words], parts, capacity, chosen)
