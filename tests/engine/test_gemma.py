@@ -1,22 +1,27 @@
 """The whole engine on the real Gemma 3 270M, a base model without a chat template: it answers as
-transformers does with the same weights, in float32.
+transformers does with the same weights, in float32, on a GPU where there is one; in bfloat16 its
+logits are as near as those of transformers.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
 
 from app.paths import models_dir
-from engine.api.events import TemplateNote
+from engine.api.events import TemplateNote, WeightsKept
 from engine.api.params import EngineConfig, SamplingParams
 from engine.engine_builder import build_engine
 from engine.loading.progress import never_cancelled, no_progress
 from engine.model_loader import LoadedEngine
+from engine.model_runner import build_runner
 from engine.text_prefix import Before
 from tests.helpers.gemma import gemma_files, gemma_gguf
+from tests.helpers.reference import logit_error
+from tests.helpers.runner_driver import RunnerDriver
 
 # A quarter of a gigabyte is fetched, and all of it computed in float32.
 pytestmark = pytest.mark.slow
@@ -105,3 +110,39 @@ def test_it_says_that_it_has_no_chat_template_and_which_can_be_chosen(engine: Lo
     choices = ("gemma", "alpaca", "plain", "completion")
     assert engine.info.chat_template_choices == choices
     assert engine.info.license == "gemma"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("index", range(len(TEXTS)))
+def test_logits_in_bfloat16(
+    engine: LoadedEngine, reference: Any, prompts: list[list[int]], index: int
+) -> None:
+    """At most twice as far from float32 as transformers' own bfloat16 model on the same GPU."""
+    files = gemma_files()
+    params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True)
+    sequence = prompts[index] + list(engine.core.generate([prompts[index]], params)[0].token_ids)
+    runner = build_runner(
+        files.config, files.weights(), num_blocks=64, device="cuda", dtype="bfloat16"
+    )
+    ours = logit_error(RunnerDriver(runner, 64, 16), reference, sequence)
+    ids = torch.tensor([sequence])
+    rounded = copy.deepcopy(reference).to("cuda", torch.bfloat16)
+    with torch.inference_mode():
+        want = reference(ids).logits[0].double()
+        got = rounded(ids.cuda()).logits[0].cpu().double()
+    theirs = float((got - want).abs().max())
+    print(f"logits of {len(sequence)} tokens: ours {ours:.4f}, transformers' {theirs:.4f}")
+    assert theirs > 0
+    assert ours <= 2 * theirs, f"{ours} against {theirs}"
+
+
+@pytest.mark.gpu
+def test_packed_weights_on_a_gpu_say_what_expanded_ones_say(
+    engine: LoadedEngine, prompts: list[list[int]]
+) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True)
+    expected = [list(o.token_ids) for o in engine.core.generate(prompts, params)]
+    config = EngineConfig(dtype="float32", num_blocks=256, max_model_len=2048, weights="packed")
+    packed = build_engine(gemma_gguf(), models_dir(), config, no_progress, never_cancelled)
+    assert packed.info.weights_kept is WeightsKept.PACKED
+    assert [list(o.token_ids) for o in packed.core.generate(prompts, params)] == expected

@@ -69,7 +69,8 @@ def test_weights_and_pool_are_free_before_the_devices_memory_is_given_back(
         talk.send(LoadModel(str(tmp_path), str(path), config=config))
         talk.until(ModelLoaded, timeout_s=60.0)
         talk.send(submit("done", max_tokens=3), submit("runs", max_tokens=400))
-        talk.until(RequestFinished, request_id="done")
+        # A GPU's kernels are compiled for it if nobody has used them yet.
+        talk.until(RequestFinished, timeout_s=60.0, request_id="done")
         talk.until(TokensGenerated, request_id="runs")
         talk.send(UnloadModel())
         talk.until(ModelUnloaded)
