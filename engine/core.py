@@ -58,7 +58,7 @@ class EngineCore:
         self.pool = BlockPool(num_blocks, config.block_size, self.log)
         self.manager = BlockManager(self.pool, limits.root, prefix_caching=config.prefix_caching)
         self.metrics = EngineMetrics()
-        self.scheduler = Scheduler(self.manager, config, self.metrics)
+        self.scheduler = Scheduler(self.manager, config, self.metrics, runner.prompt_size)
         self.pins = Pins(self.manager)
         self.holds = BlockHolds(self.pool)
         self._runner = runner

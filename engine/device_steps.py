@@ -14,11 +14,12 @@ from engine.attention.prefill_tiles import NO_TILES, PrefillTiles, TiledChunk, T
 from engine.batch import PrefillSpan, StepBatch
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
+from engine.prompt_sizes import MAX_PROMPT_TOKENS, prompt_rows
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
 from engine.sharing import Sharing
 from engine.staging import Download, Uploads, copies_to
-from engine.step_graphs import StepGraphs, prompt_rows
+from engine.step_graphs import StepGraphs
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs, sizes_of
 
 NOT_FINITE = -1
@@ -99,6 +100,13 @@ class DeviceSteps:
             logprobs = Download(self._copies, drawn.logprobs[:count].reshape(-1))
         tokens = Download(self._copies, drawn.tokens[:count])
         return _Handle(step.sampled, tokens, logprobs, width)
+
+    def prompt_size(self, num_tokens: int) -> int:
+        """As ``Runner.prompt_size``: steps with few prompt tokens are padded to a graph's size."""
+        graphs = self.graphs
+        if graphs is None or graphs.failure or self._tiling is None:
+            return num_tokens
+        return prompt_rows(num_tokens) if 0 < num_tokens <= MAX_PROMPT_TOKENS else num_tokens
 
     def prepare(self) -> bool:
         """Makes ready for one more size of step that will come up; False if there is none left."""

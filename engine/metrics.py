@@ -6,13 +6,15 @@ from collections import deque
 
 _WINDOW_S = 2.0
 _SMOOTHING = 0.3
+_RISE = 1.05
 
 
 class EngineMetrics:
     """Counters and rates. Times in seconds of the engine's clock, rates in tokens a second.
 
     ``prefill_tokens_per_s`` is smoothed over steps and prices saved tokens;
-    ``safe_prefill_tokens_per_s`` is that or the latest step's, whichever is less, and sizes chunks;
+    ``safe_padded_tokens_per_s`` counts padding too, is smoothed or the latest step's, whichever is
+    less, and sizes chunks;
     ``decode_tokens_per_s`` is what all conversations together got in the last two seconds.
     """
 
@@ -22,23 +24,33 @@ class EngineMetrics:
         self.num_preemptions = 0
         self.num_begun_anew = 0
         self.prefill_tokens_per_s = 0.0
-        self.safe_prefill_tokens_per_s = 0.0
+        self.safe_padded_tokens_per_s = 0.0
+        self._padded_tokens_per_s = 0.0
         self._decode_step_s = 0.0
         self._recent: deque[tuple[float, int]] = deque()
 
-    def record_step(self, duration_s: float, num_decodes: int, num_prefill: int) -> None:
-        """One committed step of ``num_decodes`` decoded and ``num_prefill`` prefilled tokens."""
+    def record_step(
+        self, duration_s: float, num_decodes: int, num_prefill: int, num_padded: int = 0
+    ) -> None:
+        """One committed step of ``num_decodes`` decoded and ``num_prefill`` prefilled tokens, with
+        padding ``num_padded``.
+        """
         self.total_computed_tokens += num_decodes + num_prefill
         if num_prefill == 0:
-            self._decode_step_s = _smooth(self._decode_step_s, duration_s)
+            # The least that was seen lately, not the usual: what the host did in between, a long
+            # prompt that came say, is part of some step's time, and would be taken off the time of
+            # the prompt's own steps below. As there are more decodes or longer contexts it rises.
+            least = self._decode_step_s * _RISE or duration_s
+            self._decode_step_s = min(duration_s, least)
             return
         # In a mixed step the decodes cost about what a step of decodes alone costs.
         own_s = duration_s - (self._decode_step_s if num_decodes else 0.0)
         if own_s > 0.0 and num_prefill >= 16:
-            latest = num_prefill / own_s
-            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, latest)
+            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, num_prefill / own_s)
+            latest = max(num_padded, num_prefill) / own_s
+            self._padded_tokens_per_s = _smooth(self._padded_tokens_per_s, latest)
             # A prompt's later chunks attend to more: the latest rate knows that first.
-            self.safe_prefill_tokens_per_s = min(self.prefill_tokens_per_s, latest)
+            self.safe_padded_tokens_per_s = min(self._padded_tokens_per_s, latest)
 
     def record_output(self, now_s: float, num_tokens: int) -> None:
         """``num_tokens`` new tokens reached their conversations."""

@@ -151,6 +151,11 @@ class ModelRunner:
         attend = self.attention.begin_step(batch)
         return self.decoder.forward(batch.input_ids, batch.positions, attend, batch.sample_rows)
 
+    def prompt_size(self, num_tokens: int) -> int:
+        """Prompt tokens that a step computes for so many, padding included."""
+        steps = self._device_steps
+        return num_tokens if steps is None else steps.prompt_size(num_tokens)
+
     def prepare(self) -> bool:
         """Makes ready for a kind of step that will come up, in some tens of milliseconds, while
         nothing else is to do. False if nothing is left to prepare.

@@ -19,6 +19,7 @@ from engine.block_manager import BlockManager
 from engine.failure_guard import FailureGuard
 from engine.metrics import EngineMetrics
 from engine.prefill_planner import PrefillPlanner
+from engine.prompt_sizes import PromptSize, fitting, unpadded
 from engine.queues import RequestQueues
 from engine.request import Phase, Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
@@ -36,11 +37,16 @@ class Scheduler:
     """
 
     def __init__(
-        self, manager: BlockManager, config: EngineConfig, metrics: EngineMetrics | None = None
+        self,
+        manager: BlockManager,
+        config: EngineConfig,
+        metrics: EngineMetrics | None = None,
+        prompt_size: PromptSize = unpadded,
     ) -> None:
         self.manager = manager
         self.focus = ""
         self._metrics = metrics or EngineMetrics()
+        self._prompt_size = prompt_size
         self.queues = RequestQueues(manager, self._metrics)
         self.guard = FailureGuard(config.token_budget, manager.block_size)
         self._prefills = PrefillPlanner(manager.block_size)
@@ -227,11 +233,13 @@ class Scheduler:
         Without decodes a step may take some times longer, since only newcomers wait for its end.
         """
         budget = self.guard.token_budget - num_decodes
-        rate = self._metrics.safe_prefill_tokens_per_s
+        rate = self._metrics.safe_padded_tokens_per_s
         in_time = int(rate * self._prefill_time_s) if rate else _UNMEASURED_CHUNK_TOKENS
         if not num_decodes:
             in_time *= _ALONE_FACTOR
-        return max(min(budget, max(in_time, self._least_prefill)), 0)
+        tokens = min(budget, max(in_time, self._least_prefill))
+        # Padding takes as long as tokens do: no more of them than fill a size that fits.
+        return fitting(tokens, self._prompt_size) if tokens > 0 else 0
 
     def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
         pending = [

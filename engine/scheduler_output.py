@@ -85,5 +85,8 @@ class Runner(Protocol):
         returns.
         """
 
+    def prompt_size(self, num_tokens: int) -> int:
+        """Prompt tokens that a step computes for so many, padding included; grows with them."""
+
     def forget(self, request_id: str) -> None:
         """The request left the batch (finished or preempted): drop its row."""

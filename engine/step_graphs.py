@@ -19,13 +19,13 @@ from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
 from engine.graph_capture import GraphCapture
 from engine.limits import raise_if_lost
+from engine.prompt_sizes import MAX_PROMPT_TOKENS, prompt_rows
 from engine.staging import Uploads
 from engine.step_halves import halves, joined, kept
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs
 from kernels.launch import next_power_of_2
 
 MAX_DECODES = 256
-MAX_PROMPT_TOKENS = 2048
 MAX_CHUNKS = 8
 MOST_GRAPHS = 160
 """Each takes some megabytes of the device, which is nobody's account but CUDA's. More than twice as
@@ -240,12 +240,6 @@ def graph_rows(count: int) -> int:
         return next_power_of_2(count) if count else 0
     step = max(4, next_power_of_2(count) // 8)
     return -(-count // step) * step
-
-
-def prompt_rows(count: int) -> int:
-    """Prompt tokens of the graph for ``count`` of them: at least 16, then at most half more."""
-    power = max(16, next_power_of_2(count))
-    return power * 3 // 4 if power > 16 and count <= power * 3 // 4 else power
 
 
 def _without_padding(drawn: Drawn, step: HostStep, sizes: Sizes) -> Drawn:

@@ -141,7 +141,8 @@ class StepLoop:
         # A step submitted while another was computing began when that one was done.
         duration = now - max(flight.started_s, self._last_commit_s)
         self._last_commit_s = now
-        self._metrics.record_step(duration, len(output.decodes), num_prefill)
+        padded = self._runner.prompt_size(num_prefill)
+        self._metrics.record_step(duration, len(output.decodes), num_prefill, padded)
         num_accepted = 0
         for request, index, sample in zip(
             sampling, flight.sample_index, result.samples, strict=True

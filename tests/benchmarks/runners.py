@@ -39,6 +39,10 @@ class NullRunner:
         ]
         return _Done(StepResult(samples))
 
+    def prompt_size(self, num_tokens: int) -> int:
+        """Nothing is padded."""
+        return num_tokens
+
     def forget(self, request_id: str) -> None:
         """Nothing is kept."""
 
@@ -89,6 +93,9 @@ class WatchedRunner:
         times = StepTimes(time.perf_counter() - start, events=events)
         self.steps.append(times)
         return _Timed(handle, times)
+
+    def prompt_size(self, num_tokens: int) -> int:
+        return self.inner.prompt_size(num_tokens)
 
     def forget(self, request_id: str) -> None:
         self.inner.forget(request_id)

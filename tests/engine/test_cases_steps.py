@@ -144,8 +144,8 @@ def requests_do_not_take_each_others_blocks_for_ever() -> None:
     Fault(
         Scheduler,
         "_prefill_budget",
-        "min(budget, max(in_time, self._least_prefill))",
-        "budget",
+        "tokens = min(budget, max(in_time, self._least_prefill))",
+        "tokens = budget",
     ),
 )
 def long_prompt_does_not_stop_the_others() -> None:
@@ -158,7 +158,7 @@ def long_prompt_does_not_stop_the_others() -> None:
             engine.step()
         # As measured on a device that computes 100,000 prompt tokens a second.
         engine.core.metrics.record_step = lambda *measured: None
-        engine.core.metrics.safe_prefill_tokens_per_s = 100_000.0
+        engine.core.metrics.safe_padded_tokens_per_s = 100_000.0
         engine.add("b", [(3 * i) % 900 for i in range(8000)], max_tokens=1)
         chunks, quiet = [], 0
         while "b" in engine.core.requests:

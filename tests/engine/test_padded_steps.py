@@ -28,6 +28,8 @@ def tiny() -> TinyModel:
 class Unreplayed:
     """In the place of ``StepGraphs``: the same padding, computed at once."""
 
+    failure = ""
+
     def __init__(self, steps: DeviceSteps, tiling: object, in_halves: bool = False) -> None:
         self.steps, self.tiling, self.in_halves = steps, tiling, in_halves
         self.num_padded = self.num_prompts = self.num_groups = self.num_halved = 0

@@ -20,8 +20,9 @@ from engine.attention.prefill_tiles import NO_TILES
 from engine.device_batch import DrawKind, HostSpan, HostStep
 from engine.device_drawer import DRAW_WORDS, DeviceDrawer, Drawn
 from engine.device_steps import DeviceSteps
+from engine.prompt_sizes import prompt_rows
 from engine.staging import HostCopies, Uploads
-from engine.step_graphs import StepGraphs, prompt_rows
+from engine.step_graphs import StepGraphs
 from engine.step_inputs import Extras, Sizes, StepInputs
 from kernels.reference.sample import sample
 from tests.helpers.recorded_graphs import Fetched, Recorder

@@ -105,6 +105,9 @@ class FaultyRunner:
             return SampledTokens(drawn.request_id, (), error="the logits are not numbers")
         return drawn
 
+    def prompt_size(self, num_tokens: int) -> int:
+        return self.inner.prompt_size(num_tokens)
+
     def forget(self, request_id: str) -> None:
         self.inner.forget(request_id)
 
