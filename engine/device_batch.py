@@ -32,6 +32,10 @@ class DrawKind:
     logprobs: bool = False
 
 
+_KINDS = tuple(DrawKind(bool(n & 1), bool(n & 2), bool(n & 4)) for n in range(8))
+_NOTHING: Ints = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class HostSpan:
     """One prefill chunk: see ``PrefillSpan``. ``row``: of its table, ``num_blocks`` of its entries
@@ -128,7 +132,7 @@ class DeviceBatch:
         rows = len(self._rows.tables)
         self._owners: list[Request | None] = [None] * rows
         self._draws: Ints = np.zeros((rows, DRAW_WORDS), np.int64)
-        self._kinds: NDArray[np.bool_] = np.zeros((rows, 3), np.bool_)
+        self._kinds = [0] * rows
         self.newest = torch.zeros(1, dtype=torch.int64, device=device)
         self.generation = -1
         self._grow()
@@ -160,22 +164,60 @@ class DeviceBatch:
         count, total = len(decodes), output.num_tokens
         ids, positions, slots = np.empty((3, total), np.int64)
         chunks = (*decodes, *prefills)
-        all_rows = np.array([self._row(chunk.request) for chunk in chunks], np.int64)
+        row_list = [self._row(chunk.request) for chunk in chunks]
+        rows = np.array(row_list, np.int64)
         if self._rows.tables.shape != (len(self.newest) - 1, self.tables.shape[1]):
             self._grow()
         tables = self._rows.tables
-        starts = np.array([chunk.start for chunk in decodes], np.int64)
-        ids[:count] = [
-            _id_at(chunk, row)
-            for chunk, row in zip(decodes, all_rows[:count].tolist(), strict=True)
-        ]
-        positions[:count] = starts
-        blocks, offsets = np.divmod(starts, self._block_size)
-        slots[:count] = tables[all_rows[:count], blocks] * self._block_size + offsets
-        sample_rows = list(range(count))
-        sampling = list(decodes)
-        first, spans = count, []
-        for chunk, row in zip(prefills, all_rows[count:].tolist(), strict=True):
+        ids[:count] = [_id_at(chunk, row) for chunk, row in zip(decodes, row_list, strict=False)]
+        positions[:count] = [chunk.start for chunk in decodes]
+        blocks, offsets = np.divmod(positions[:count], self._block_size)
+        slots[:count] = tables[rows[:count], blocks] * self._block_size + offsets
+        lengths = positions[:count] + 1
+        sampling, sample_rows, sampled, ends = chunks, list(range(count)), row_list, lengths
+        spans: list[HostSpan] = []
+        if prefills:
+            spans = self._lay_prompts(prefills, row_list[count:], (ids, positions, slots), count)
+            late = [place for place, chunk in enumerate(prefills) if chunk.samples]
+            sampling = (*decodes, *(prefills[place] for place in late))
+            sample_rows += [spans[place].first_row + spans[place].num_tokens - 1 for place in late]
+            sampled = [*row_list[:count], *(row_list[count + place] for place in late)]
+            ends = np.array([chunk.start + chunk.num_tokens for chunk in sampling], np.int64)
+        sampled_rows = np.array(sampled, np.int64)
+        draws = self._draws[sampled_rows]
+        draws[:, PLACE] += ends
+        kinds, kind = self._kinds, 0
+        for row in sampled:
+            kind |= kinds[row]
+        changed, changes = self._take_changes()
+        return HostStep(
+            ids=ids,
+            positions=positions,
+            slots=slots,
+            lengths=lengths,
+            rows=rows[:count],
+            sample_rows=np.array(sample_rows, np.int64),
+            sampled_rows=sampled_rows,
+            draws=draws,
+            kind=_KINDS[kind],
+            changed=changed,
+            changes=changes,
+            spans=tuple(spans),
+            sampled=tuple([chunk.request for chunk in sampling]),
+            ends=tuple(ends.tolist()),
+        )
+
+    def _lay_prompts(
+        self,
+        prefills: tuple[ScheduledChunk, ...],
+        rows: list[int],
+        out: tuple[Ints, Ints, Ints],
+        first: int,
+    ) -> list[HostSpan]:
+        """Writes the prompts' ids, positions and slots behind the first ``first`` rows."""
+        ids, positions, slots = out
+        tables, spans = self._rows.tables, []
+        for chunk, row in zip(prefills, rows, strict=True):
             end = first + chunk.num_tokens
             tokens = chunk.request.token_ids[chunk.start : chunk.start + chunk.num_tokens]
             tokens[-1] = _id_at(chunk, row)
@@ -188,34 +230,8 @@ class DeviceBatch:
             spans.append(
                 HostSpan(first, chunk.num_tokens, chunk.start, row, used, chunk.request.request_id)
             )
-            if chunk.samples:
-                sample_rows.append(end - 1)
-                sampling.append(chunk)
             first = end
-        sampled_rows = np.array(
-            [row for chunk, row in zip(chunks, all_rows, strict=True) if chunk.samples], np.int64
-        )
-        ends = [chunk.start + chunk.num_tokens for chunk in sampling]
-        draws = self._draws[sampled_rows]
-        draws[:, PLACE] += np.array(ends, np.int64)
-        kinds: NDArray[np.bool_] = np.logical_or.reduce(self._kinds[sampled_rows], axis=0)
-        changed, changes = self._take_changes()
-        return HostStep(
-            ids=ids,
-            positions=positions,
-            slots=slots,
-            lengths=starts + 1,
-            rows=all_rows[:count],
-            sample_rows=np.array(sample_rows, np.int64),
-            sampled_rows=sampled_rows,
-            draws=draws,
-            kind=DrawKind(bool(kinds[0]), bool(kinds[1]), bool(kinds[2])),
-            changed=changed,
-            changes=changes,
-            spans=tuple(spans),
-            sampled=tuple(chunk.request for chunk in sampling),
-            ends=tuple(ends),
-        )
+        return spans
 
     def _row(self, request: Request) -> int:
         row = self._rows.row(request)
@@ -223,22 +239,20 @@ class DeviceBatch:
             missing = len(self._rows.tables) - len(self._owners)
             self._owners.extend([None] * missing)
             self._draws = np.concatenate((self._draws, np.zeros((missing, DRAW_WORDS), np.int64)))
-            self._kinds = np.concatenate((self._kinds, np.zeros((missing, 3), np.bool_)))
+            self._kinds.extend([0] * missing)
         if self._owners[row] is not request:
             self._owners[row] = request
             self._draws[row] = self._drawer.words(request)
             params = request.params
             self._kinds[row] = (
-                params.has_filter,
-                params.has_penalty,
-                params.logprobs is not None,
+                params.has_filter + 2 * params.has_penalty + 4 * (params.logprobs is not None)
             )
         return row
 
     def _take_changes(self) -> tuple[Ints, Ints]:
         written, self._rows.changes = self._rows.changes, []
         if not written:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+            return _NOTHING, _NOTHING
         width, tables = self._rows.tables.shape[1], self._rows.tables
         changed = [np.arange(row * width + first, row * width + end) for row, first, end in written]
         changes = [tables[row, first:end] for row, first, end in written]

@@ -237,15 +237,16 @@ class Scheduler:
         in_time = int(rate * self._prefill_time_s) if rate else _UNMEASURED_CHUNK_TOKENS
         if not num_decodes:
             in_time *= _ALONE_FACTOR
-        tokens = min(budget, max(in_time, self._least_prefill))
-        # Padding takes as long as tokens do: no more of them than fill a size that fits.
-        return fitting(tokens, self._prompt_size) if tokens > 0 else 0
+        return max(min(budget, max(in_time, self._least_prefill)), 0)
 
     def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
         pending = [
             r for r in self.running if r.phase is Phase.PREFILL and self.guard.may_compute(r)
         ]
-        return self._prefills.plan(pending, budget, self._is_urgent) if pending else []
+        if not pending or not budget:
+            return []
+        # Padding takes as long as tokens do: no more of them than fill a size that fits.
+        return self._prefills.plan(pending, fitting(budget, self._prompt_size), self._is_urgent)
 
     def _is_urgent(self, request: Request) -> bool:
         return request.conversation_id == self.focus or request.inherits_focus

@@ -144,28 +144,43 @@ class Layout:
     def write(self, step: HostStep, extras: Extras, out: Ints) -> None:
         """Fills ``out``, ``[sizes.words]``."""
         at, decodes, count = self._at, self.sizes.decodes, step.num_decodes
+        if count == decodes == self.sizes.samples and not self.sizes.prompt:
+            self._write_full(step, out)
+        else:
+            self._write_padded(step, out)
+        if len(extras.tiles):
+            words = extras.tiles.size // 2
+            tiles = out[at[8] : at[8] + words].view(np.int32).reshape(-1, TILE_WORDS)
+            tiles[:] = extras.tiles
+            # Prompts begin behind the padded decodes.
+            tiles[:, 0] += decodes - count
+        for place, group in enumerate(extras.groups):
+            first = at[9] + place * self.sizes.width
+            out[first : first + len(group.rows)] = group.rows
+            out[at[10] + place] = group.shared_blocks
+
+    def _write_full(self, step: HostStep, out: Ints) -> None:
+        """Decodes that fill the layout: nothing to pad, which is most steps of a few chats."""
+        behind = self._at[8]
+        parts = (step.ids, step.positions, step.slots, step.lengths, step.rows)
+        rows = (step.sample_rows, step.sampled_rows, step.draws.reshape(-1))
+        np.concatenate((*parts, *rows), out=out[:behind])
+        if behind < len(out):
+            out[behind:] = self._padding[behind:]
+
+    def _write_padded(self, step: HostStep, out: Ints) -> None:
+        at, decodes, count = self._at, self.sizes.decodes, step.num_decodes
         out[:] = self._padding
         self._split(out, at[0], step.ids, count)
         self._split(out, at[1], step.positions, count)
         self._split(out, at[2], step.slots, count)
         out[at[3] : at[3] + count] = step.lengths
         out[at[4] : at[4] + count] = step.rows
-        # Prompts begin behind the padded decodes.
-        missing = decodes - count
         self._split(out, at[5], step.sample_rows, count)
         chunks = len(step.sample_rows) - count
-        out[at[5] + decodes : at[5] + decodes + chunks] += missing
+        out[at[5] + decodes : at[5] + decodes + chunks] += decodes - count
         self._split(out, at[6], step.sampled_rows, count)
         self._split(out, at[7], step.draws.reshape(-1), count, DRAW_WORDS)
-        if len(extras.tiles):
-            words = extras.tiles.size // 2
-            tiles = out[at[8] : at[8] + words].view(np.int32).reshape(-1, TILE_WORDS)
-            tiles[:] = extras.tiles
-            tiles[:, 0] += missing
-        for place, group in enumerate(extras.groups):
-            first = at[9] + place * self.sizes.width
-            out[first : first + len(group.rows)] = group.rows
-            out[at[10] + place] = group.shared_blocks
 
     def _split(self, out: Ints, start: int, values: Ints, count: int, width: int = 1) -> None:
         """The values of ``count`` decodes at ``start``, the others behind the padded decodes."""

@@ -144,8 +144,8 @@ def requests_do_not_take_each_others_blocks_for_ever() -> None:
     Fault(
         Scheduler,
         "_prefill_budget",
-        "tokens = min(budget, max(in_time, self._least_prefill))",
-        "tokens = budget",
+        "min(budget, max(in_time, self._least_prefill))",
+        "budget",
     ),
 )
 def long_prompt_does_not_stop_the_others() -> None:
