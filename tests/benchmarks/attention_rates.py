@@ -21,6 +21,8 @@ What was changed on one H200, what was expected, what came out (us; 16/8 heads o
 | 1: prefix once; 40 expected at (16,8192) | 14.2 | 18.0 | 21.2 | 24.3 | 32.1 | 51.6 | 59.2 |
 | 2: own parts do not wait for the prefix's; 24 expected | 12.7 | 15.8 | 17.9 | 23.7 | 30.0 | 50.3 | 57.6 |
 | 3: one program of the prefix beside two of own parts, whoever joins waits | 11.5 | - | 18.7 | 20.0 | 27.0 | 47.4 | 55.8 |
+| 4: both kinds of parts joined in one pass; 25.4 expected | 10.5 | 13.4 | 17.7 | 19.1 | 25.7 | 46.4 | 55.2 |
+| 5: tiles of 64, two on their way | 10.0 | 13.3 | 17.8 | 18.8 | 24.4 | 46.0 | 53.6 |
 
 | prefill (tokens, cached) | (512,0) | (512,9728) | (2048,0) | (2048,2048) | (8192,0) |
 |---|---|---|---|---|---|
