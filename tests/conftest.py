@@ -29,9 +29,11 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+HAS_GPU = _has_gpu()
+
 # Without a GPU the kernels run in Triton's interpreter. It has to be asked for before anything
 # imports Triton, and other libraries do.
-if not _has_gpu():
+if not HAS_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # A busy machine is no failure. Where CI is set hypothesis has a profile of its own that also draws
@@ -41,6 +43,12 @@ if "CI" not in os.environ:
     hypothesis.settings.load_profile("local")
 
 THREAD_GRACE_S = 5.0
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without a GPU the tests for one are skipped, also where others are chosen by another mark."""
+    if not HAS_GPU and item.get_closest_marker("gpu") is not None:
+        pytest.skip("there is no NVIDIA GPU")
 
 
 def _leaked(before: set[threading.Thread]) -> list[threading.Thread]:
