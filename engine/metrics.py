@@ -6,7 +6,8 @@ from collections import deque
 
 _WINDOW_S = 2.0
 _SMOOTHING = 0.3
-_RISE = 1.05
+_DECODE_STEPS = 9
+_MOST_AT_ONCE = 2.0
 
 
 class EngineMetrics:
@@ -26,7 +27,7 @@ class EngineMetrics:
         self.prefill_tokens_per_s = 0.0
         self.safe_padded_tokens_per_s = 0.0
         self._padded_tokens_per_s = 0.0
-        self._decode_step_s = 0.0
+        self._decode_steps_s: deque[float] = deque(maxlen=_DECODE_STEPS)
         self._recent: deque[tuple[float, int]] = deque()
 
     def record_step(
@@ -37,20 +38,26 @@ class EngineMetrics:
         """
         self.total_computed_tokens += num_decodes + num_prefill
         if num_prefill == 0:
-            # The least that was seen lately, not the usual: what the host did in between, a long
-            # prompt that came say, is part of some step's time, and would be taken off the time of
-            # the prompt's own steps below. As there are more decodes or longer contexts it rises.
-            least = self._decode_step_s * _RISE or duration_s
-            self._decode_step_s = min(duration_s, least)
+            self._decode_steps_s.append(duration_s)
             return
         # In a mixed step the decodes cost about what a step of decodes alone costs.
-        own_s = duration_s - (self._decode_step_s if num_decodes else 0.0)
+        own_s = duration_s - (self._usual_decode_step_s() if num_decodes else 0.0)
         if own_s > 0.0 and num_prefill >= 16:
             self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, num_prefill / own_s)
             latest = max(num_padded, num_prefill) / own_s
+            if num_decodes and self._padded_tokens_per_s:
+                # By chance hardly any time may be left: who believes it stalls the others.
+                latest = min(latest, _MOST_AT_ONCE * self._padded_tokens_per_s)
             self._padded_tokens_per_s = _smooth(self._padded_tokens_per_s, latest)
             # A prompt's later chunks attend to more: the latest rate knows that first.
             self.safe_padded_tokens_per_s = min(self._padded_tokens_per_s, latest)
+
+    def _usual_decode_step_s(self) -> float:
+        """The median of the latest: what the host does between two steps, taking up a long prompt
+        say, is part of some step's time, and would be taken off the prompt's own here.
+        """
+        latest = sorted(self._decode_steps_s)
+        return latest[len(latest) // 2] if latest else 0.0
 
     def record_output(self, now_s: float, num_tokens: int) -> None:
         """``num_tokens`` new tokens reached their conversations."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from engine.api.params import EngineConfig, SamplingParams
@@ -142,3 +144,20 @@ def test_decodes_that_take_longer_are_known_to_soon() -> None:
         metrics.record_step(0.002, 64, 0)
     metrics.record_step(0.006, 64, 1000, 1024)
     assert metrics.safe_padded_tokens_per_s == pytest.approx(1024 / 0.004, rel=0.02)
+
+
+def test_uneven_decodes_do_not_make_chunks_small() -> None:
+    """A machine with other work: a step of decodes takes 40 to 120 ms, whatever is computed."""
+    metrics, chunk, draw = EngineMetrics(), 64, random.Random(0)
+    chunks = []
+    for _ in range(40):
+        for _ in range(12):
+            metrics.record_step(0.04 + draw.uniform(0.0, 0.08), 4, 0)
+        for _ in range(12):
+            metrics.record_step(0.04 + draw.uniform(0.0, 0.08) + chunk / 1000, 4, chunk)
+            chunk = max(16, int(metrics.safe_padded_tokens_per_s * 0.045))
+            chunks.append(chunk)
+    chunks.sort()
+    # 45 tokens fit. What one uneven step says must not make them many times as many either.
+    assert chunks[len(chunks) // 2] >= 30
+    assert chunks[-1] <= 100
