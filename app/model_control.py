@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from app.bridge import Bridge
 from app.conversation import new_id
+from app.library.entry import STARTER_FILE
+from app.library.load_errors import LoadErrors
 from app.load_progress import LoadProgress
 from app.session_signals import SessionSignals
 from app.session_state import ModelState, ModelStatus, Notice, Severity
@@ -60,12 +62,7 @@ class ModelControl:
         self.path = ""
         self._last_info: ModelInfo | None = None
         self._before: str | None = None
-        self._errors: dict[str, ErrorInfo] = {}
-
-    @property
-    def errors(self) -> Mapping[str, ErrorInfo]:
-        """Why the last load of a model failed in this run, by its path; until it is tried again."""
-        return self._errors
+        self.load_errors = LoadErrors()
 
     def load(self, path: str, fetch_starter: bool = False) -> None:
         """Asks for a model; an answer to an earlier ``load`` no longer counts.
@@ -80,7 +77,7 @@ class ModelControl:
         self._load_id = new_id()
         self._progress = LoadProgress()
         self.path = path
-        self._errors.pop(path, None)
+        self.load_errors.trying(path, Path(path or Path(self._models_dir) / STARTER_FILE))
         self._bridge.send(
             LoadModel(
                 models_dir=self._models_dir,
@@ -177,7 +174,7 @@ class ModelControl:
     def _on_load_failed(self, error: ErrorInfo) -> None:
         is_cancelled = error.code == LoadCancelledError.code
         if not is_cancelled:
-            self._errors[self.path] = error
+            self.load_errors.failed(self.path, error)
         before, self._before = self._before, None
         if error.code != DeviceLostError.code and before is not None and before != self.path:
             self._go_back(before, None if is_cancelled else error)

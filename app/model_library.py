@@ -107,11 +107,9 @@ class ModelLibrary(QObject):
         return max((each.free_bytes for each in about if each is not None), default=0)
 
     def speed(self, entry: ModelEntry) -> Speed:
-        """How fast it has been, or would about be."""
-        about = entry.description
-        device = "" if about is None else about.device
-        parameters = 0 if about is None else about.num_parameters
-        return self.speeds.of(entry.path, device, entry.weights_bytes, parameters)
+        """How fast it has been, or would about write."""
+        device = "" if entry.description is None else entry.description.device
+        return self.speeds.of(entry.path, device, entry.weights_bytes)
 
     # --- what the user does ---
 
@@ -212,9 +210,16 @@ class ModelLibrary(QObject):
             found[starter] = (FoundModel(starter, exists=False), self.models_dir)
         is_new = (found, tuple(scans)) != (self._found, self.scans) or not self.has_scanned
         self._found, self.scans, self.has_scanned = found, tuple(scans), True
-        if is_new:
+        if self._drop_load_errors() or is_new:
             self.changed.emit()
         self._describe_next()
+
+    def _drop_load_errors(self) -> bool:
+        session = self._session
+        if not session.load_errors:
+            return False
+        found = self._found.items()
+        return session.models_found({self.load_path(p): model.identity for p, (model, _) in found})
 
     # --- describing ---
 

@@ -28,6 +28,7 @@ from app.store import Store
 from engine.api.commands import SetFocus
 from engine.api.errors import ErrorInfo
 from engine.api.events import CommandFailed, Event, ModelInfo
+from engine.api.model_files import ModelIdentity
 from engine.api.params import EngineConfig
 
 _LOG = logging.getLogger(__name__)
@@ -180,8 +181,16 @@ class Session(Asking):
 
     @property
     def load_errors(self) -> Mapping[str, ErrorInfo]:
-        """Why models could not be loaded in this run, by their paths."""
-        return self._model.errors
+        """Why models could not be loaded in this run, by their paths; of those that are what they
+        were then.
+        """
+        return self._model.load_errors.errors
+
+    def models_found(self, found: Mapping[str, ModelIdentity]) -> bool:
+        """Takes what model files are now, by path: a load error of other files is forgotten. True
+        if there was one.
+        """
+        return self._model.load_errors.drop_outdated(found)
 
     def retry_model(self) -> None:
         """Asks again for the model that was asked for last, of a new engine if this one has died.

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from app.fetching.catalogue import Choice, Kind, RemoteFile, Repository
 from app.fetching.errors import FetchInUseError, FileWriteError, UnsafeNameError
 from app.fetching.names import JOB_SUFFIX, TRASH_SUFFIX, folder_name, local_name
 from app.fetching.partial import Part
-from engine.api.files import replace_file
+from engine.api.errors import ErrorInfo
+from engine.api.files import discard, replace_file
 
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
@@ -28,6 +30,7 @@ class Job:
     """What is to be fetched. ``commit``: all files are of this one.
 
     ``finished``: local names of files that this job has completed, not those that it found there.
+    ``error``: why it failed, until it is tried again.
     """
 
     repo_id: str
@@ -38,6 +41,7 @@ class Job:
     files: tuple[RemoteFile, ...]
     added_at: float
     finished: tuple[str, ...] = ()
+    error: ErrorInfo | None = None
 
     @property
     def job_id(self) -> str:
@@ -110,7 +114,11 @@ class JobFiles:
             FileWriteError: it cannot be written.
         """
         path = self._path(job)
-        stored = json.dumps({"version": _VERSION, **asdict(job)}, indent=1)
+        values = asdict(job)
+        if job.error is None:
+            # Versions that know nothing of it read what has not failed.
+            del values["error"]
+        stored = json.dumps({"version": _VERSION, **values}, indent=1)
         try:
             try:
                 _write(path, stored)
@@ -123,6 +131,19 @@ class JobFiles:
                 name=path.parent.name,
                 reason=error.strerror or str(error),
             ) from error
+
+    def keep_error(self, job: Job, error: ErrorInfo | None) -> Job:
+        """The same job with why it failed, None while it is tried again. Stored if it can be; never
+        raises.
+        """
+        if job.error == error:
+            return job
+        job = replace(job, error=error)
+        try:
+            self.save(job)
+        except FileWriteError as trouble:
+            _LOG.warning("what has become of a fetch is not kept: %s", trouble.message)
+        return job
 
     def forget(self, job: Job) -> None:
         """The job is over; what it fetched stays."""
@@ -198,8 +219,12 @@ def _bytes_of(part: Part) -> int:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    replace_file(temporary, path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        replace_file(temporary, path)
+    except OSError:
+        discard(temporary)
+        raise
 
 
 def _read(path: Path) -> Job:
@@ -209,9 +234,11 @@ def _read(path: Path) -> Job:
     if stored.pop("version") != _VERSION:
         raise ValueError("it is of another version of Quire")
     files = tuple(RemoteFile(**file) for file in stored.pop("files"))
+    error = _error(stored.pop("error", None))
     job = Job(
         **{**stored, "kind": Kind(stored["kind"]), "finished": tuple(stored["finished"])},
         files=files,
+        error=error,
     )
     # Whoever can write here could otherwise have files written elsewhere.
     for file in files:
@@ -219,3 +246,13 @@ def _read(path: Path) -> Job:
     if not files or folder_name(job.repo_id) != path.parent.name:
         raise ValueError("it belongs to another folder")
     return job
+
+
+def _error(stored: Any) -> ErrorInfo | None:
+    if stored is None:
+        return None
+    numbers = tuple((str(name), value) for name, value in stored["numbers"])
+    if not all(isinstance(value, str | int | float) for _name, value in numbers):
+        raise ValueError("its error makes no sense")
+    code, message, action = (str(stored[name]) for name in ("code", "message", "action"))
+    return ErrorInfo(code, message, action, numbers)

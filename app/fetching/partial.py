@@ -32,6 +32,8 @@ from engine.api.files import replace_file
 
 SPARE_BYTES = 64 << 20
 """Left free on the disk: conversations are still to be saved."""
+_GIVEN_BACK = 32 << 10
+"""Of a part that filled the disk to the last byte: why it failed is still to be saved."""
 
 _BLOCK = 1 << 20
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -145,7 +147,10 @@ class Part:
             yield
         except OSError as error:
             if error.errno in _FULL or getattr(error, "winerror", 0) in _DISK_FULL:
-                raise disk_full(self.target.parent, num_bytes) from error
+                trouble = disk_full(self.target.parent, num_bytes)
+                with suppress(OSError):
+                    os.truncate(self.partial, max(0, self.num_bytes - _GIVEN_BACK))
+                raise trouble from error
             raise FileWriteError(
                 f"{self.target.name} cannot be written: {error.strerror or error}",
                 name=self.target.name,

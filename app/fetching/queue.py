@@ -71,7 +71,8 @@ class FetchQueue:
         _sweep_later(self._files.thrown_away())
         for job in self._files.load():
             # The last program ended in the middle; the network is used only when asked for.
-            self._views[job.job_id] = self._view(job, State.PAUSED)
+            state = State.PAUSED if job.error is None else State.FAILED
+            self._views[job.job_id] = self._view(job, state)
 
     @property
     def models_dir(self) -> Path:
@@ -137,7 +138,8 @@ class FetchQueue:
             if view.state in (State.WAITING, State.OFFLINE):
                 self._control.hurry()
             elif view.state in (State.PAUSED, State.FAILED):
-                self._views[job_id] = self._view(view.job, State.QUEUED)
+                job = self._files.keep_error(view.job, None)
+                self._views[job_id] = self._view(job, State.QUEUED)
                 self._start()
         self._on_changed()
 
@@ -232,7 +234,8 @@ class FetchQueue:
             view = self._views.get(job_id)
             if view is None or control.is_stopped:
                 return
-            self._views[job_id] = replace(self._view(view.job, State.FAILED), error=error)
+            job = self._files.keep_error(view.job, error)
+            self._views[job_id] = self._view(job, State.FAILED)
 
     def _end(self, job: Job) -> None:
         with self._lock:
@@ -286,7 +289,7 @@ class FetchQueue:
 
     def _view(self, job: Job, state: State) -> JobView:
         done = self._files.bytes_there(job)
-        return JobView(job, state, done, job.model_path(self.models_dir))
+        return JobView(job, state, done, job.model_path(self.models_dir), error=job.error)
 
 
 @dataclass(frozen=True, slots=True)

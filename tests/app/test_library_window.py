@@ -18,8 +18,9 @@ from app.library.places import model_of
 from app.widgets.library.path_label import PathLabel
 from app.widgets.library.window import LibraryWindow
 from engine.api.commands import LoadModel
-from engine.api.events import WeightsKept
+from engine.api.events import RequestUsage, WeightsKept
 from engine.api.model_description import DescriptionNote
+from tests.helpers.fake_engine import MODEL
 from tests.helpers.library_stage import GB, description, write_gguf
 from tests.helpers.library_window import CUT, LibraryStage, library_window
 from tests.helpers.window_stage import window_stage
@@ -81,6 +82,21 @@ def test_what_a_switch_costs_is_said_before(library: LibraryStage) -> None:
     usage = library.stage.session.conversation(conversation_id).path()[-1].usage
     tokens = usage.prompt_tokens + usage.output_tokens
     library.wait(lambda: f"1 conversation, {tokens} tokens, is read again" in library.words())
+
+
+def test_how_long_a_switch_takes_is_said_of_a_model_that_ran_here_only(
+    library: LibraryStage,
+) -> None:
+    (conversation_id,) = library.start_answers(1)
+    library.wait(lambda: not library.stage.session.is_busy(conversation_id))
+    library.pick(library.good)
+    speeds = library.stage.session.library.speeds
+    usage = RequestUsage(computed_tokens=40, prefill_s=40.0)
+    for path, said in ((MODEL.path, False), (library.bare, False), (library.good, True)):
+        speeds.note(replace(MODEL, path=path, device="cpu"), usage, ran_alone=True)
+        library.page.refresh()
+        assert "1 conversation, " in library.words()
+        assert ("That takes about" in library.words()) is said
 
 
 def test_it_shows_which_tabs_a_model_answered_last(library: LibraryStage) -> None:

@@ -214,7 +214,7 @@ def test_answers_tell_how_fast_the_model_is(stage: Stage, models: Path) -> None:
     conversation_id = stage.session.new_conversation()
     stage.session.send(conversation_id, "Hello")
     stage.wait_idle(conversation_id)
-    speed = library(stage).speeds.of(path, "cpu", 1, 1)
+    speed = library(stage).speeds.of(path, "cpu", 1)
     usage = stage.path(conversation_id)[-1].usage
     assert usage is not None
     measured = (usage.output_tokens - 1) / (usage.total_s - usage.ttft_s)
@@ -227,7 +227,7 @@ def test_answers_side_by_side_do_not(stage: Stage, models: Path) -> None:
         stage.session.send(conversation_id, "Hello")
     for conversation_id in ids:
         stage.wait_idle(conversation_id)
-    assert library(stage).speeds.of(MODEL.path, "cpu", 1, 1).decode == 0.0
+    assert library(stage).speeds.of(MODEL.path, "cpu", 1).decode == 0.0
 
 
 def test_nothing_is_looked_for_before_somebody_wants_to_see_it(stage: Stage, models: Path) -> None:

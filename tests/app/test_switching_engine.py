@@ -147,3 +147,17 @@ def test_a_switch_that_waits_is_not_seen_in_the_answers(stage: RealStage) -> Non
     stage.session.switch_model(stage.second, wait=True)
     stage.wait(lambda: stage.is_with(stage.second))
     assert stage.answers() == [[("First", MessageStatus.DONE)]] * 4
+
+
+def test_a_mended_file_is_as_one_that_was_never_tried(stage: RealStage) -> None:
+    session = stage.session
+    session.library.refresh()
+    session.switch_model(stage.cut)
+    stage.wait(lambda: stage.cut in session.load_errors)
+    stage.wait(lambda: stage.is_with(stage.first))
+    shutil.copyfile(stage.first, stage.cut)
+    session.library.refresh()
+    stage.wait(lambda: stage.cut not in session.load_errors)
+    stage.wait(lambda: stage.entry(stage.cut).description is not None)
+    session.switch_model(stage.cut)
+    stage.wait(lambda: stage.is_with(stage.cut))

@@ -103,7 +103,7 @@ class JobRow(QFrame):
         waits = state in (State.WAITING, State.OFFLINE)
         self.resume_button.set_name(
             tr("Try {name} now", name=job_title(view))
-            if waits
+            if waits or state is State.FAILED
             else tr("Go on with {name}", name=job_title(view))
         )
         self._set_tone("error" if state is State.FAILED else "warning" if waits else "muted")

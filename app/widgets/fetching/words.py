@@ -29,7 +29,7 @@ def error_words(error: ErrorInfo) -> Words:
         return tr("Something went wrong inside Quire."), tr("Please report this with the log.")
     try:
         return describe(dict(error.numbers))
-    except KeyError:
+    except (KeyError, ValueError):
         return error.message, error.action
 
 

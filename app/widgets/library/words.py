@@ -18,6 +18,7 @@ TAB_TOKENS = 8192
 """Of a conversation that is long already; the estimate says how many of these the cache holds."""
 
 _WORTH_SAYING_S = 0.1
+_LONG_TOKENS = 500
 
 
 def size_words(num_bytes: int) -> str:
@@ -182,6 +183,9 @@ def reread_words(cost: Rereading, speed: Speed, about: ModelDescription | None =
     if seconds >= _WORTH_SAYING_S:
         time = tr("That takes about {time} in all.", time=duration_words(seconds))
         words = sentences(words, time)
+    elif not seconds and cost.num_tokens >= _LONG_TOKENS:
+        unknown = tr("How long that takes is known once it has answered here.")
+        words = sentences(words, unknown)
     if cost.num_too_long and about is not None:
         too_long = tr_n(
             "{n} of them is longer than the {context} tokens that this model reads; what is left "
