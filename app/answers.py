@@ -112,7 +112,7 @@ class Answers:
     def _stop_unsubmitted(self, answer: Answer) -> None:
         answer.submission.answers.remove(answer)
         if answer.submission.before is not None:
-            self._give_back(answer)
+            self._give_back(answer, MessageStatus.STOPPED)
         else:
             self._end(answer, MessageStatus.STOPPED)
 
@@ -237,7 +237,7 @@ class Answers:
             self._tell(answer, event.error)
             return
         if before is not None and event.reason is FinishReason.CANCELLED and not answer.has_text:
-            self._give_back(answer)
+            self._give_back(answer, MessageStatus.STOPPED)
             return
         message.turn = event.turn or message.partial_turn()
         message.usage = event.usage
@@ -254,16 +254,20 @@ class Answers:
             answer.message.error = error
             self._end_early(answer, MessageStatus.ERROR)
         elif answer.submission.before is not None:
-            self._give_back(answer)
+            self._give_back(answer, MessageStatus.ERROR)
         else:
             self._by_request.pop(answer.request_id, None)
             withdraw(answer, self._store, self._signals)
+            self._signals.answer_ended.emit(answer.conversation_id, MessageStatus.ERROR)
 
     def _tell(self, answer: Answer, error: ErrorInfo) -> None:
         _LOG.warning("request failed: %s: %s", error.code, error.message)
         self._signals.notice_raised.emit(Notice(Severity.ERROR, error, answer.conversation_id))
 
-    def _end(self, answer: Answer, status: MessageStatus) -> None:
+    def _end(
+        self, answer: Answer, status: MessageStatus, outcome: MessageStatus | None = None
+    ) -> None:
+        """``outcome``: how the request ended, if its message does not tell."""
         answer.message.status = status
         answer.message.streamed_ids = []
         conversation_id = answer.conversation_id
@@ -271,19 +275,20 @@ class Answers:
         self._store.save_message(conversation_id, answer.message)
         self._signals.message_changed.emit(conversation_id, answer.message.message_id)
         self._signals.request_state_changed.emit(conversation_id)
+        self._signals.answer_ended.emit(conversation_id, outcome or status)
 
     def _end_early(self, answer: Answer, status: MessageStatus) -> None:
         """The engine is not asked for the exact ids; those that came must do."""
         if answer.submission.before is not None and not answer.has_text:
-            self._give_back(answer)
+            self._give_back(answer, status)
             return
         answer.message.turn = answer.message.partial_turn()
         self._end(answer, status)
 
-    def _give_back(self, answer: Answer) -> None:
+    def _give_back(self, answer: Answer, outcome: MessageStatus) -> None:
         """The rest of an answer never began: the answer is what it was."""
         answer.submission.restore(answer.message)
-        self._end(answer, answer.message.status)
+        self._end(answer, answer.message.status, outcome)
 
     def _set_state(self, answer: Answer, state: RequestState) -> None:
         answer.state = replace(state, message_id=answer.message.message_id)

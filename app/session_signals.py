@@ -22,6 +22,8 @@ class SessionSignals(QObject):
     messages_deleted(conversation_id): or brought back; ``Session.num_deleted`` tells how many.
     comparison_changed(conversation_id): see ``Session.compared``.
     request_state_changed(conversation_id): see ``Session.request_state``.
+    answer_ended(conversation_id, MessageStatus): how what was asked for last ended; ``ERROR`` and
+        ``STOPPED`` also where nothing had come and the messages are as they were before.
     model_state_changed(): see ``Session.model_state``.
     model_library_requested(path): somebody wants to see the models; empty for the loaded one.
     draft_restored(conversation_id, text): a message that could not be sent; put it into the
@@ -50,6 +52,7 @@ class SessionSignals(QObject):
     messages_deleted = Signal(str)
     comparison_changed = Signal(str)
     request_state_changed = Signal(str)
+    answer_ended = Signal(str, object)
     model_state_changed = Signal()
     model_library_requested = Signal(str)
     draft_restored = Signal(str, str)

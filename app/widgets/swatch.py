@@ -15,8 +15,8 @@ MARK_WIDTH = 10
 
 
 class Activity(StrEnum):
-    """``DONE_UNSEEN``: an answer ended while another tab was in front; ``FAILED_UNSEEN``: with an
-    error, or before it began.
+    """``DONE_UNSEEN``: an answer was finished while another tab was in front; ``FAILED_UNSEEN``: it
+    ended with an error, or failed before it began. One that was stopped leaves no mark.
     """
 
     IDLE = "idle"

@@ -96,9 +96,9 @@ class TabArea(QWidget):
         session, tabs = self._session, self.tabs
         session.conversation_added.connect(self._on_conversation_added)
         session.conversation_closed.connect(self._on_conversation_closed)
-        session.conversation_changed.connect(self._on_conversation_changed)
-        session.request_state_changed.connect(self._on_request_state_changed)
-        session.draft_restored.connect(self._on_draft_restored)
+        session.conversation_changed.connect(self._update_mark)
+        session.request_state_changed.connect(self._update_mark)
+        session.answer_ended.connect(self._on_answer_ended)
         session.notice_raised.connect(self._on_notice_raised)
         session.model_state_changed.connect(self._on_model_state_changed)
         tabs.currentChanged.connect(self._on_tabs_current_changed)
@@ -215,23 +215,15 @@ class TabArea(QWidget):
         if not self.tabs.count():
             self.show_conversation(self._session.new_conversation())
 
-    def _on_conversation_changed(self, conversation_id: str) -> None:
-        self._update_mark(conversation_id)
-
-    def _on_request_state_changed(self, conversation_id: str) -> None:
-        is_shown = self.pages.get(conversation_id) in self.split.shown
-        if not self._session.is_busy(conversation_id) and not is_shown:
-            path = self._session.conversation(conversation_id).path()
-            if path and path[-1].status is MessageStatus.ERROR:
-                self._unseen[conversation_id] = Activity.FAILED_UNSEEN
-            else:
-                self._unseen.setdefault(conversation_id, Activity.DONE_UNSEEN)
-        self._update_mark(conversation_id)
-
-    def _on_draft_restored(self, conversation_id: str) -> None:
-        if self.pages.get(conversation_id) not in self.split.shown:
+    def _on_answer_ended(self, conversation_id: str, status: MessageStatus) -> None:
+        if self.pages.get(conversation_id) in self.split.shown:
+            return
+        if status is MessageStatus.ERROR:
             self._unseen[conversation_id] = Activity.FAILED_UNSEEN
-            self._update_mark(conversation_id)
+        elif status is MessageStatus.DONE:
+            # Of several answers one may have failed before.
+            self._unseen.setdefault(conversation_id, Activity.DONE_UNSEEN)
+        self._update_mark(conversation_id)
 
     def _on_notice_raised(self, notice: Notice) -> None:
         state = self._session.model_state
