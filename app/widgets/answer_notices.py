@@ -23,32 +23,34 @@ class AnswerNotices(QObject):
         self._settings = settings
         self._notifier = notifier
         self._is_active = is_active
-        self._busy: set[str] = set()
-        session.request_state_changed.connect(self._on_session_request_state_changed)
-        session.conversation_closed.connect(self._busy.discard)
+        self._failed: dict[str, bool] = {}
+        session.answer_ended.connect(self._on_session_answer_ended)
+        session.conversation_closed.connect(self._on_session_conversation_closed)
 
-    @Slot(str)
-    def _on_session_request_state_changed(self, conversation_id: str) -> None:
-        if self._session.is_busy(conversation_id):
-            self._busy.add(conversation_id)
+    @Slot(str, object)
+    def _on_session_answer_ended(self, conversation_id: str, status: MessageStatus) -> None:
+        if status in (MessageStatus.DONE, MessageStatus.ERROR):
+            failed = self._failed.get(conversation_id, False)
+            self._failed[conversation_id] = failed or status is MessageStatus.ERROR
+        # Of several answers the last one tells.
+        if self._session.is_busy(conversation_id) or conversation_id not in self._failed:
             return
-        was_busy = conversation_id in self._busy
-        self._busy.discard(conversation_id)
-        if not was_busy or conversation_id not in self._session.conversation_ids():
+        has_failed = self._failed.pop(conversation_id)
+        if conversation_id not in self._session.conversation_ids():
             return
         if self._settings.values.notify_when_done and not self._is_active():
-            self._tell(conversation_id)
+            self._tell(conversation_id, has_failed)
 
-    def _tell(self, conversation_id: str) -> None:
+    @Slot(str)
+    def _on_session_conversation_closed(self, conversation_id: str) -> None:
+        self._failed.pop(conversation_id, None)
+
+    def _tell(self, conversation_id: str, has_failed: bool) -> None:
         conversation = self._session.conversation(conversation_id)
-        answer = conversation.messages.get(conversation.active_leaf_id or "")
-        if answer is None:
-            return
-        if answer.status is MessageStatus.DONE:
-            words = tr("The answer is done.")
-        elif answer.status is MessageStatus.ERROR:
-            words = error_words(answer.error) if answer.error else tr("The answer failed.")
-        else:
-            return
+        words = tr("The answer is done.")
+        if has_failed:
+            answer = conversation.messages.get(conversation.active_leaf_id or "")
+            error = answer.error if answer is not None else None
+            words = error_words(error) if error else tr("The answer failed.")
         title = shown_title(conversation.title)
         self._notifier.notify(conversation_id, title, words, tr("Open"))

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.conversation import MessageStatus
 from app.notifications import DesktopNotifier
 from app.widgets.answer_notices import AnswerNotices
-from engine.api.errors import ErrorInfo
+from engine.api.errors import ErrorInfo, PromptExceedsPoolError
+from engine.api.params import SamplingParams
 from tests.helpers.session_stage import SessionStage, session_stage
 
 
@@ -93,6 +95,23 @@ def test_an_answer_that_failed_half_way_says_why(stage: SessionStage, desktop: F
     stage.wait_idle(conversation_id)
     assert [text for _tag, _title, text in desktop.shown] != ["The answer is done."]
     assert "engine" in desktop.shown[0][2].lower()
+
+
+def test_a_rest_that_is_refused_is_not_told_as_done(
+    stage: SessionStage, desktop: FakeDesktop
+) -> None:
+    """The answer before it is shown again, whole as it was."""
+    stage.session.change_settings(sampling=SamplingParams(max_tokens=2))
+    conversation_id = ask(stage)
+    stage.wait_idle(conversation_id)
+    desktop.shown.clear()
+    message = stage.path(conversation_id)[-1]
+    message.params = SamplingParams(max_tokens=300)
+    stage.engine.refusal = lambda _submit: PromptExceedsPoolError("too many blocks")
+    assert stage.session.continue_answer(conversation_id, message.message_id)
+    stage.wait_idle(conversation_id)
+    assert message.status is MessageStatus.DONE
+    assert [text for _tag, _title, text in desktop.shown] == ["The answer failed."]
 
 
 # --- the desktop's own protocol, on a bus of the test's own ---
