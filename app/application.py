@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _FLUSH_TIMEOUT_S = 1.0
 _ENGINE_TIMEOUT_S = 2.0
+_PANEL_MS = 500
+"""The engine waits no longer than this for the cache panel to be made."""
 
 
 class QuireApplication(QObject):
-    """Makes the parts, starts the engine after the window's first paint, and ends all in order.
+    """Makes the parts, starts the engine when the window stands, and ends all in order.
 
     ``first_paint_ms``: from the creation of the process to the first paint event; None before it.
     ``wants_relaunch``: after ``close`` the program is to be started again.
@@ -77,6 +79,9 @@ class QuireApplication(QObject):
         self._garbage_timer.start(INTERVAL_MS)
         self.session.model_state_changed.connect(self._on_session_model_state_changed)
         self.session.program_restart_requested.connect(self._on_session_program_restart_requested)
+        self._engine_timer = QTimer(self)
+        self._engine_timer.setSingleShot(True)
+        self._engine_timer.timeout.connect(self._start_engine)
         if not self.session.conversation_ids():
             self.session.new_conversation()
         self.window = MainWindow(self.session, self.bridge, settings, self.theme, language)
@@ -103,6 +108,7 @@ class QuireApplication(QObject):
     def close(self) -> bool:
         """Saves everything, ends the engine, destroys the window. False if the engine was busy."""
         QObject.disconnect(self._session_end)
+        self._engine_timer.stop()
         self.safe_start.end()
         self.window.quit_guard.force()
         self.window.close()
@@ -142,15 +148,30 @@ class QuireApplication(QObject):
         from app.signals_to_qt import TerminationSignals
 
         self._signals = TerminationSignals(self._on_signal, self)
+        self._raise_server = RaiseServer(self._profile_dir, self)
+        self._raise_server.raise_requested.connect(self._on_raise_server_raise_requested)
+        self.session.raise_stored_problems()
+        self._store.check_if_due()
+        panel = self.window.cache_panel
+        if panel.live is None and panel.isVisible():
+            # Made while torch is imported, it would take four times as long.
+            panel.made.connect(self._on_cache_panel_made)
+            self._engine_timer.start(_PANEL_MS)
+        else:
+            self._start_engine()
+
+    @Slot()
+    def _on_cache_panel_made(self) -> None:
+        if self._engine_timer.isActive():
+            self._engine_timer.start(0)
+
+    @Slot()
+    def _start_engine(self) -> None:
         self.bridge.start()
         _LOG.info("engine started")
         path = self._options.model or self._settings.values.model_path
         # The command line speaks for one start only.
         self.session.load_model(path, remember=self._options.model is None)
-        self.session.raise_stored_problems()
-        self._store.check_if_due()
-        self._raise_server = RaiseServer(self._profile_dir, self)
-        self._raise_server.raise_requested.connect(self._on_raise_server_raise_requested)
 
     def _on_signal(self) -> None:
         # Nobody is there to answer a question.
