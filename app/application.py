@@ -82,6 +82,7 @@ class QuireApplication(QObject):
         self._engine_timer = QTimer(self)
         self._engine_timer.setSingleShot(True)
         self._engine_timer.timeout.connect(self._start_engine)
+        self._is_closed = False
         if not self.session.conversation_ids():
             self.session.new_conversation()
         self.window = MainWindow(self.session, self.bridge, settings, self.theme, language)
@@ -107,6 +108,7 @@ class QuireApplication(QObject):
 
     def close(self) -> bool:
         """Saves everything, ends the engine, destroys the window. False if the engine was busy."""
+        self._is_closed = True
         QObject.disconnect(self._session_end)
         self._engine_timer.stop()
         self.safe_start.end()
@@ -144,6 +146,8 @@ class QuireApplication(QObject):
     @Slot()
     def _start(self) -> None:
         """What the first paint need not wait for; so its imports are here too."""
+        if self._is_closed:
+            return
         from app.raise_window import RaiseServer
         from app.signals_to_qt import TerminationSignals
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 
 from app import application as subject
@@ -35,7 +36,8 @@ def started(tmp_path: Path, qtbot: QtBot) -> Iterator[tuple[QuireApplication, li
     try:
         yield made, was_made
     finally:
-        made.close()
+        if not made._is_closed:
+            made.close()
 
 
 def show(application: QuireApplication, qtbot: QtBot) -> None:
@@ -90,3 +92,17 @@ def test_an_application_that_is_closed_meanwhile_starts_no_engine(
     qtbot.wait(200)
     assert was_made == []
     assert application.session.model_state.status is ModelStatus.STARTING
+
+
+def test_an_application_that_is_closed_at_its_first_paint_starts_nothing(
+    tmp_path: Path, qtbot: QtBot
+) -> None:
+    with started(tmp_path, qtbot) as (application, was_made):
+        application.window.first_painted.connect(lambda: QTimer.singleShot(0, application.close))
+        application.show()
+        qtbot.waitUntil(lambda: application._is_closed)
+        # The rest of the start was put off by two rounds of the loop.
+        qtbot.wait(100)
+        assert was_made == []
+        assert application._raise_server is None
+        assert application._signals is None
