@@ -43,11 +43,12 @@ class EngineMetrics:
         # In a mixed step the decodes cost about what a step of decodes alone costs.
         own_s = duration_s - (self._usual_decode_step_s() if num_decodes else 0.0)
         if own_s > 0.0 and num_prefill >= 16:
-            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, num_prefill / own_s)
-            latest = max(num_padded, num_prefill) / own_s
+            padded = max(num_padded, num_prefill)
             if num_decodes and self._padded_tokens_per_s:
                 # By chance hardly any time may be left: who believes it stalls the others.
-                latest = min(latest, _MOST_AT_ONCE * self._padded_tokens_per_s)
+                own_s = max(own_s, padded / (_MOST_AT_ONCE * self._padded_tokens_per_s))
+            self.prefill_tokens_per_s = _smooth(self.prefill_tokens_per_s, num_prefill / own_s)
+            latest = padded / own_s
             self._padded_tokens_per_s = _smooth(self._padded_tokens_per_s, latest)
             # A prompt's later chunks attend to more: the latest rate knows that first.
             self.safe_padded_tokens_per_s = min(self._padded_tokens_per_s, latest)

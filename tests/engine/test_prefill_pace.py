@@ -161,3 +161,15 @@ def test_uneven_decodes_do_not_make_chunks_small() -> None:
     # 45 tokens fit. What one uneven step says must not make them many times as many either.
     assert chunks[len(chunks) // 2] >= 30
     assert chunks[-1] <= 100
+
+
+def test_the_pace_that_is_shown_does_not_leap_either() -> None:
+    metrics = EngineMetrics()
+    for _ in range(9):
+        metrics.record_step(0.100, 4, 0)
+        metrics.record_step(0.150, 4, 64)
+    usual = metrics.prefill_tokens_per_s
+    assert usual == pytest.approx(64 / 0.05, rel=0.01)
+    # Shorter than a usual step of decodes and its own tokens.
+    metrics.record_step(0.1001, 4, 64)
+    assert metrics.prefill_tokens_per_s <= 1.4 * usual
