@@ -42,7 +42,7 @@ from kernels.launch import SampleLaunch
 from kernels.reference.sample import RowParameters, pack
 from kernels.reference.sample import sample as reference
 from kernels.sample import sample
-from tests.benchmarks.attention_rates import microseconds
+from tests.benchmarks.attention_rows import microseconds
 
 VOCAB = 151_936
 KINDS: dict[str, dict[str, float]] = {
