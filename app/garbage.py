@@ -3,7 +3,9 @@
 Left to itself Python collects in whatever thread happens to make an object, in the middle of
 whatever it does. A cycle with a widget in it would then be taken apart by the engine's thread, or
 by the window's while Qt delivers an event to that very widget. So the collector is off while the
-application runs, and the event loop calls ``collect_if_due`` now and then.
+application runs, and the event loop calls ``collect_if_due`` now and then. It stays off at the end:
+a thread that still imports something would take the closed window's cycles apart, holding a lock of
+Qt's while it waits for the interpreter, and the window's thread the other way round, for ever.
 
 A full collection walks every object while it holds the interpreter; with torch loaded that takes
 over 100 ms. What is there once a model is loaded is therefore set aside.
@@ -77,6 +79,5 @@ class GarbagePolicy:
         return generation
 
     def close(self) -> None:
-        """Back to how Python starts."""
+        """Nothing is set aside any more. What is left goes with the process."""
         gc.unfreeze()
-        gc.enable()

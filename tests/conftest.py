@@ -89,6 +89,8 @@ def _window_test_is_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     if "qtbot" not in request.fixturenames:
         yield
+        # An application that ran in this process leaves it off.
+        gc.enable()
         return
     gc.disable()
     gc.freeze()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import random
 import sys
 import threading
@@ -26,6 +27,7 @@ from tests.helpers.fake_engine import FakeEngine
 
 # Of the platform that draws nowhere.
 HARMLESS = "This plugin does not support"
+PATIENCE_S = 240
 
 
 def _burn(stop: threading.Event) -> None:
@@ -69,6 +71,8 @@ class Driver(QObject):
 def _main() -> int:
     faulthandler.enable()
     times, draw, folder = int(sys.argv[1]), random.Random(int(sys.argv[2])), Path(sys.argv[3])
+    # One that hangs says where.
+    faulthandler.dump_traceback_later(max(PATIENCE_S, 3 * times), exit=True)
     qt = QApplication(["quire"])
 
     def on_message(_kind: object, _context: object, message: str) -> None:
@@ -90,7 +94,10 @@ def _main() -> int:
         Driver(application, draw)
         qt.exec()
         application.close()
+        # Threads of the closed one are still at work when the next one is made.
+        assert not gc.isenabled()
         del application
+        gc.collect()
     stop.set()
     left = [t.name for t in threading.enumerate() if t.name.startswith("quire")]
     if left:
