@@ -62,14 +62,29 @@ def _by_turn(answers: Sequence[Answer]) -> Row:
     return by_turn
 
 
+def longest_paste_gap(answers: Sequence[Answer]) -> Span | None:
+    """Begin and end of the longest gap that the paste made in the others, None without one."""
+    return max(_gaps_of_paste(answers), key=lambda gap: gap[1] - gap[0], default=None)
+
+
+def _gaps_of_paste(answers: Sequence[Answer]) -> list[Span]:
+    (paste,) = [answer for answer in answers if answer.is_paste]
+    computed = [(paste.sent_s, paste.token_s[0])]
+    return [gap for gap in _gaps_of_others(answers, paste) if _touches(gap, computed)]
+
+
+def _gaps_of_others(answers: Sequence[Answer], paste: Answer) -> list[Span]:
+    return [gap for answer in answers if answer.tab != paste.tab for gap in _gaps(answer)]
+
+
 def _paste(answers: Sequence[Answer], on_gpu: bool) -> Row:
     """What the other conversations felt of the paste."""
     (paste,) = [answer for answer in answers if answer.is_paste]
     waits = [(answer.sent_s, answer.token_s[0]) for answer in answers]
-    (begin, end) = (paste.sent_s, paste.token_s[0])
-    others = [gap for a in answers if a.tab != paste.tab for gap in _gaps(a)]
+    begin = paste.sent_s
+    others = _gaps_of_others(answers, paste)
     idle = [_ms(b - a) for a, b in others if b <= begin and not _touches((a, b), waits)]
-    during = [_ms(b - a) for a, b in others if _touches((a, b), [(begin, end)])]
+    during = [_ms(b - a) for a, b in _gaps_of_paste(answers)]
     row: Row = {
         "paste_prompt_tokens": paste.usage.prompt_tokens,
         "paste_ttft_ms": _ms(paste.first_text_s - begin),

@@ -16,6 +16,7 @@ from engine.api.events import Event, FinishReason, RequestFinished, RequestUsage
 from engine.api.params import ChatMessage, SamplingParams
 from tests.benchmarks import prose, tab_figures
 from tests.benchmarks.desk import Desk, open_desk
+from tests.benchmarks.gap_story import StepJournal
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Row, emit, median_of, print_table
 
@@ -84,10 +85,7 @@ def measure(options: Options) -> Row:
     settings = {"num_blocks": _SMALL_BLOCKS} if options.small else {}
     with open_desk(options, model, **settings) as desk:
         for scenario in scenarios:
-            runs = [
-                emit({"workload": "W2", "run": run, **_run(desk, scenario)})
-                for run in range(repeats)
-            ]
+            runs = [_run(desk, scenario, run) for run in range(repeats)]
             rows.append(median_of(runs) | {"run": "median"})
         info = desk.info
     print_table(rows, tab_figures.COLUMNS)
@@ -104,25 +102,39 @@ def _scenarios(options: Options) -> list[Scenario]:
     return [Scenario(n, size, turns, paste) for n in tabs for size in systems]
 
 
-def _run(desk: Desk, scenario: Scenario) -> Row:
-    """One run; its texts are new, so that nothing of an earlier one is in the cache."""
+def _run(desk: Desk, scenario: Scenario, run: int) -> Row:
+    """One run; its texts are new, so that nothing of an earlier one is in the cache.
+
+    Prints its figures, and what the engine did in the longest gap that the paste made.
+    """
     number = next(_RUNS)
     draw = random.Random(number)
     tabs = _tabs(scenario, desk.count_tokens, draw)
     desk.peak_used_blocks = 0
-    answers = _Play(desk, scenario, tabs, f"w2-{number}").play()
+    with StepJournal() as journal:
+        answers = _Play(desk, scenario, tabs, f"w2-{number}").play()
     figures = tab_figures.figures(
         answers, desk.info.block_size, desk.info.device.startswith("cuda")
     )
-    return {
+    cell = {
+        "workload": "W2",
+        "run": run,
         "tabs": scenario.tabs,
         "system": scenario.system,
         "turns": scenario.turns,
         "paste": scenario.paste,
-        **figures,
-        "pool_peak_blocks": desk.peak_used_blocks,
-        "pool_blocks": desk.info.num_blocks,
     }
+    gap = tab_figures.longest_paste_gap(answers)
+    if gap is not None:
+        emit({**cell, "longest_gap": journal.story(*gap)})
+    return emit(
+        {
+            **cell,
+            **figures,
+            "pool_peak_blocks": desk.peak_used_blocks,
+            "pool_blocks": desk.info.num_blocks,
+        }
+    )
 
 
 def _tabs(scenario: Scenario, count: Callable[[str], int], draw: random.Random) -> list[_Tab]:
