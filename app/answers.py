@@ -71,6 +71,12 @@ class Answers:
         return sum(answer.submission.is_submitted for answer in self._by_request.values())
 
     @property
+    def tokens_so_far(self) -> dict[str, int]:
+        """Tokens that the model has of each answer on its way, prompt and answer, by message."""
+        answers = self._by_request.values()
+        return {a.message.message_id: a.num_tokens for a in answers if a.num_tokens}
+
+    @property
     def num_waiting(self) -> int:
         """Answers that wait for a model."""
         return len(self._by_request) - self.num_running
@@ -210,6 +216,7 @@ class Answers:
     def _keep(self, answer: Answer, event: RequestQueued) -> None:
         """The seed that was drawn, so that a crash does not lose it, and what is not read."""
         message = answer.message
+        answer.prompt_tokens, answer.given_tokens = event.prompt_tokens, len(message.streamed_ids)
         seed = event.params.seed if event.params.seed is not None else message.seed
         is_cut = message.num_dropped != event.cut.num_messages
         if is_cut or message.seed != seed:

@@ -180,6 +180,11 @@ class Session(Asking):
         return self._answers.num_running
 
     @property
+    def tokens_so_far(self) -> Mapping[str, int]:
+        """Tokens of prompt and answer, by message, of the answers that are being written."""
+        return self._answers.tokens_so_far
+
+    @property
     def load_errors(self) -> Mapping[str, ErrorInfo]:
         """Why models could not be loaded in this run, by their paths; of those that are what they
         were then.

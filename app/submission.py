@@ -17,7 +17,8 @@ from engine.api.params import ContextPolicy
 @dataclass(slots=True, eq=False)
 class Answer:
     """One request, and the message that it fills. ``first_text_at``: on the monotonic clock, 0
-    before.
+    before. ``prompt_tokens``: once the engine has counted them, the ``given_tokens`` of an answer
+    whose rest this is among them.
     """
 
     submission: Submission
@@ -25,6 +26,8 @@ class Answer:
     request_id: str = field(default_factory=new_id)
     state: RequestState = IDLE
     first_text_at: float = 0.0
+    prompt_tokens: int = 0
+    given_tokens: int = 0
 
     @property
     def conversation(self) -> Conversation:
@@ -40,6 +43,13 @@ class Answer:
         before = self.submission.before
         given = 0 if before is None else len(before.content)
         return len(self.message.content) > given
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and answer as far as it has come; 0 while the prompt is not counted."""
+        if not self.prompt_tokens:
+            return 0
+        return self.prompt_tokens + len(self.message.streamed_ids) - self.given_tokens
 
 
 @dataclass(slots=True, eq=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from app.conversation import ASSISTANT, Conversation
 
@@ -19,19 +20,29 @@ class Rereading:
     num_too_long: int = 0
 
 
-def rereading(conversations: Iterable[Conversation], context_length: int) -> Rereading:
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+def rereading(
+    conversations: Iterable[Conversation],
+    context_length: int,
+    so_far: Mapping[str, int] = _NONE,
+) -> Rereading:
     """Of the shown branches that a model has read so far; the others cost nothing more.
 
-    ``context_length``: tokens that the other model reads, 0 if that is not known.
+    ``context_length``: tokens that the other model reads, 0 if that is not known. ``so_far``: of
+    answers that are being written, by message: what has come of them stays when they are stopped.
     """
-    counts = [count for each in conversations if (count := tokens_read(each))]
+    counts = [count for each in conversations if (count := tokens_read(each, so_far))]
     too_long = [count for count in counts if 0 < context_length < count]
     return Rereading(len(counts), sum(counts), len(too_long))
 
 
-def tokens_read(conversation: Conversation) -> int:
+def tokens_read(conversation: Conversation, so_far: Mapping[str, int] = _NONE) -> int:
     """Tokens of the shown branch up to its last answer that was counted."""
     for message in reversed(conversation.path()):
+        if message.message_id in so_far:
+            return so_far[message.message_id]
         if message.role == ASSISTANT and message.usage is not None:
             return message.usage.prompt_tokens + message.usage.output_tokens
     return 0

@@ -237,6 +237,14 @@ def test_a_question_that_has_no_answer_yet_changes_nothing() -> None:
     assert rereading([conversation], 120) == Rereading(1, 120)
 
 
+def test_an_answer_that_is_being_written_counts_as_far_as_it_has_come() -> None:
+    conversation, other = talk("A", 100, 20), talk("B", 30, 5)
+    conversation.append(Message(USER, "more"))
+    answer = conversation.append(Message(ASSISTANT, "so far"))
+    so_far = {answer.message_id: 2600, "of a branch that is not shown": 9000}
+    assert rereading([conversation, other], 2000, so_far) == Rereading(2, 2635, 1)
+
+
 def test_conversations_longer_than_the_context_are_counted() -> None:
     conversations = [talk("A", 100, 20), talk("A", 100, 21), talk("A", 500, 0)]
     assert rereading(conversations, 120).num_too_long == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,25 @@ def test_what_a_switch_costs_is_said_before(library: LibraryStage) -> None:
     usage = library.stage.session.conversation(conversation_id).path()[-1].usage
     tokens = usage.prompt_tokens + usage.output_tokens
     library.wait(lambda: f"1 conversation, {tokens} tokens, is read again" in library.words())
+
+
+def test_what_a_switch_costs_grows_with_an_answer_that_is_being_written(
+    library: LibraryStage,
+) -> None:
+    session = library.stage.session
+    (conversation_id,) = library.start_answers(1)
+    answer = session.conversation(conversation_id).path()[-1]
+    library.pick(library.good)
+
+    def said() -> int:
+        found = re.search(r"1 conversation, (\d+) tokens, is read again", library.words())
+        return 0 if found is None else int(found[1])
+
+    first = said()
+    assert 0 < first <= session.tokens_so_far[answer.message_id]
+    library.wait(lambda: said() > first)
+    assert session.is_busy(conversation_id)
+    assert answer.usage is None
 
 
 def test_how_long_a_switch_takes_is_said_of_a_model_that_ran_here_only(

@@ -18,6 +18,9 @@ from engine.api.params import SamplingParams
 from tests.helpers.acting_session import TOO_LONG, asked, stored_texts, story_stage, texts
 from tests.helpers.session_stage import SessionStage as Stage
 
+GIVEN = 30
+"""Tokens of an answer that is cut off."""
+
 
 @pytest.fixture
 def stage(tmp_path: Path, qtbot: QtBot) -> Iterator[Stage]:
@@ -170,6 +173,31 @@ def test_an_answer_that_was_stopped_is_the_same_as_far_as_it_goes() -> None:
     again = Message(ASSISTANT, "one two three", finish_reason="stop")
     found = departure(first, again)
     assert (found.is_same, found.is_cut) == (True, True)
+
+
+def test_what_the_model_has_of_a_running_answer_is_known(stage: Stage) -> None:
+    stage.engine.script = lambda _submit: "word " * 400
+    conversation_id = asked(stage, "one", max_tokens=GIVEN)
+    assert stage.session.tokens_so_far == {}
+    answer = stage.path(conversation_id)[-1]
+    assert answer.usage is not None
+    prompt = answer.usage.prompt_tokens
+    # In the rest of an answer what there is of it is part of the prompt, and counts once.
+    stage.session.continue_answer(conversation_id)
+    seen: list[tuple[int, int]] = []
+
+    def is_going_on() -> bool:
+        tokens = stage.session.tokens_so_far.get(answer.message_id, 0)
+        seen.append((tokens, len(answer.streamed_ids)))
+        return seen[-1][1] > GIVEN + 2
+
+    stage.wait(is_going_on)
+    assert all(tokens in (0, prompt + streamed) for tokens, streamed in seen)
+    assert seen[-1][0] == prompt + seen[-1][1]
+    stage.session.stop(conversation_id)
+    stage.wait_idle(conversation_id)
+    assert stage.session.tokens_so_far == {}
+    assert answer.usage.prompt_tokens + answer.usage.output_tokens >= seen[-1][0]
 
 
 def test_the_facts_of_an_answer_are_there_after_a_restart(stage: Stage) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.conversation import Conversation
 from app.error_text import describe_error
 from app.i18n import tr
 from app.library.rereading import answered_by, rereading
@@ -31,6 +33,9 @@ from app.widgets.library.words import (
 )
 from app.widgets.swatch_row import SwatchRow
 from engine.api.model_description import ModelDescription
+
+_COUNT_MS = 1000
+"""While answers are being written, what another model would have to read grows."""
 
 
 class ModelDetails(QScrollArea):
@@ -63,6 +68,10 @@ class ModelDetails(QScrollArea):
         self.reread = _label()
         self.tabs_name = _label(tone="muted")
         self.tabs = SwatchRow(themes)
+        self._count_timer = QTimer(self)
+        self._count_timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
+        self._count_timer.setInterval(_COUNT_MS)
+        self._count_timer.timeout.connect(self._on_count_timer_timeout)
         page = QWidget()
         column = QVBoxLayout(page)
         column.setContentsMargins(4, 4, 12, 4)
@@ -97,9 +106,22 @@ class ModelDetails(QScrollArea):
             self.estimate.show_description(about, self._session.library.speed(entry), info)
         _set_text(self.notes, "\n".join(note_words(about)) if about is not None else "")
         self._show_template(row)
-        self._show_tabs(row, is_loaded)
+        self._show_cost(row)
+        self._show_tabs(row)
         said = (label.text() for label in page.findChildren(QLabel) if not label.isHidden())
         self.setAccessibleDescription("\n".join(text for text in said if text))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._count_timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._count_timer.stop()
+
+    def _on_count_timer_timeout(self) -> None:
+        if self.row is not None and self._session.num_running_answers:
+            self._show_cost(self.row)
 
     def _show_trouble(self, row: ModelRow) -> None:
         entry = row.entry
@@ -147,16 +169,21 @@ class ModelDetails(QScrollArea):
             chosen = self._session.library.places.chat_templates.get(row.entry.path, "")
             self.template.show_choice(about.has_chat_template, chosen, info)
 
-    def _show_tabs(self, row: ModelRow, is_loaded: bool) -> None:
+    def _conversations(self) -> list[Conversation]:
         session = self._session
-        conversations = [session.conversation(i) for i in session.conversation_ids()]
-        about = row.entry.description
-        cost = rereading(conversations, 0 if about is None else about.context_length)
-        speed = session.library.speed(row.entry)
-        can_load = row.entry.exists and row.entry.error is None and not is_loaded
-        words = reread_words(cost, speed, about) if can_load else ""
+        return [session.conversation(i) for i in session.conversation_ids()]
+
+    def _show_cost(self, row: ModelRow) -> None:
+        entry, about = row.entry, row.entry.description
+        words = ""
+        if entry.exists and entry.error is None and row.standing is not Standing.LOADED:
+            length = 0 if about is None else about.context_length
+            cost = rereading(self._conversations(), length, self._session.tokens_so_far)
+            words = reread_words(cost, self._session.library.speed(entry), about)
         _set_text(self.reread, words)
-        answered = answered_by(conversations, row.entry.name)
+
+    def _show_tabs(self, row: ModelRow) -> None:
+        answered = answered_by(self._conversations(), row.entry.name)
         _set_text(self.tabs_name, tr("Answered last in these tabs:") if answered else "")
         self.tabs.set_conversations(answered)
         self.tabs.setVisible(bool(answered))
