@@ -10,7 +10,8 @@ than steps that read next to nothing.
 
 Of prefill only what was measured counts. Another model's, scaled by the parameters, is wrong by
 several times: an embedding is looked up and not computed, but it can be most of a small model; and
-the way in which weights are kept, launches and caches count for more than in decoding.
+the way in which weights are kept, launches and caches count for more than in decoding. Short and
+long prompts are read at different speeds: each counts as much as it has tokens, the newest most.
 """
 
 from __future__ import annotations
@@ -27,10 +28,17 @@ MIN_OUTPUT_TOKENS = 8
 MIN_PREFILL_TOKENS = 32
 _KEPT_MODELS = 200
 _MUCH_SMALLER = 0.5
+_FADING = 0.5
+"""What earlier prompts still count beside a new one."""
 _EMPTY_STEPS = {"cpu": 500.0, "cuda": 2500.0}
 """Tokens a second of a model of a few thousand parameters: 2 ms a step on two cores, 0.4 ms of the
 host's on an H200. A device on which anything ran faster is believed.
 """
+
+Measured = tuple[float, float, float]
+"""Decode and prefill in tokens a second, and the tokens of prompts that the latter comes from."""
+
+_UNKNOWN: Measured = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class SpeedBook:
         measured = values.get("measured")
         by_kind = measured.items() if isinstance(measured, dict) else ()
         self._save = save
-        self._measured = {kind: _pairs(models) for kind, models in by_kind}
+        self._measured = {kind: _measured(models) for kind, models in by_kind}
         self._bandwidths = _pairs(values.get("bandwidths"))
         self._fastest = _numbers(values.get("fastest"))
 
@@ -64,17 +72,20 @@ class SpeedBook:
         """
         kind = _kind(model.device)
         models = self._measured.setdefault(kind, {})
-        before = models.get(model.path, (0.0, 0.0))
-        decode, prefill = before
+        before = models.get(model.path, _UNKNOWN)
+        decode, prefill, weight = before
         decode_s = usage.total_s - usage.ttft_s
         if ran_alone and usage.output_tokens >= MIN_OUTPUT_TOKENS and decode_s > 0.0:
             decode = (usage.output_tokens - 1) / decode_s
         if usage.computed_tokens >= MIN_PREFILL_TOKENS and usage.prefill_s > 0.0:
-            prefill = usage.computed_tokens / usage.prefill_s
-        if (decode, prefill) == before:
+            earlier = _FADING * weight if prefill else 0.0
+            earlier_s = earlier / prefill if prefill else 0.0
+            weight = earlier + usage.computed_tokens
+            prefill = weight / (earlier_s + usage.prefill_s)
+        if (decode, prefill, weight) == before:
             return
         models.pop(model.path, None)
-        models[model.path] = (decode, prefill)
+        models[model.path] = (decode, prefill, weight)
         while len(models) > _KEPT_MODELS:
             del models[next(iter(models))]
         if decode:
@@ -96,7 +107,7 @@ class SpeedBook:
         there.
         """
         kind = _kind(device)
-        decode, prefill = self._measured.get(kind, {}).get(path, (0.0, 0.0))
+        decode, prefill, _weight = self._measured.get(kind, {}).get(path, _UNKNOWN)
         if decode:
             return Speed(decode, prefill, is_measured=True)
         bandwidth, _size = self._bandwidths.get(kind, (0.0, 0.0))
@@ -108,17 +119,29 @@ def _kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def _pairs(values: Any) -> dict[str, tuple[float, float]]:
-    found: dict[str, tuple[float, float]] = {}
-    for name, pair in values.items() if isinstance(values, dict) else ():
-        if isinstance(pair, list) and len(pair) == 2 and all(_is_speed(part) for part in pair):
-            found[name] = (float(pair[0]), float(pair[1]))
+def _measured(values: Any) -> dict[str, Measured]:
+    found: dict[str, Measured] = {}
+    for name, parts in values.items() if isinstance(values, dict) else ():
+        if _are_speeds(parts, 3):
+            found[name] = (float(parts[0]), float(parts[1]), float(parts[2]))
+        elif _are_speeds(parts, 2):
+            # Of a book from before the third was kept: the next prompt counts for all.
+            found[name] = (float(parts[0]), float(parts[1]), 0.0)
     return found
+
+
+def _pairs(values: Any) -> dict[str, tuple[float, float]]:
+    found = values.items() if isinstance(values, dict) else ()
+    return {name: (float(p[0]), float(p[1])) for name, p in found if _are_speeds(p, 2)}
 
 
 def _numbers(values: Any) -> dict[str, float]:
     found = values.items() if isinstance(values, dict) else ()
     return {name: float(value) for name, value in found if _is_speed(value)}
+
+
+def _are_speeds(values: Any, count: int) -> bool:
+    return isinstance(values, list) and len(values) == count and all(map(_is_speed, values))
 
 
 def _is_speed(value: Any) -> bool:

@@ -189,6 +189,27 @@ def test_a_prompt_from_the_cache_tells_how_fast_the_model_writes() -> None:
     assert book.of("/big.gguf", "cpu", 2 * GB) == Speed(10.0, 0.0, is_measured=True)
 
 
+def test_a_short_prompt_does_not_speak_for_long_ones() -> None:
+    kept = Kept()
+    book = SpeedBook("", kept.save)
+    book.note(BIG, usage(computed_tokens=4000, prefill_s=40.0), ran_alone=False)
+    assert book.of("/big.gguf", "cpu", 2 * GB).prefill == pytest.approx(100.0)
+    book.note(BIG, usage(computed_tokens=40, prefill_s=0.1), ran_alone=False)
+    for each in (book, SpeedBook(kept.text, kept.save)):
+        assert each.of("/big.gguf", "cpu", 2 * GB).prefill == pytest.approx(2040 / 20.1)
+    # A device that became slower is believed all the same.
+    for _ in range(8):
+        book.note(BIG, usage(computed_tokens=40, prefill_s=4.0), ran_alone=False)
+    assert book.of("/big.gguf", "cpu", 2 * GB).prefill < 20.0
+
+
+def test_a_book_without_the_lengths_of_prompts_is_read() -> None:
+    book = SpeedBook('{"measured": {"cpu": {"/big.gguf": [10.0, 200.0]}}}', lambda _text: None)
+    assert book.of("/big.gguf", "cpu", 2 * GB) == Speed(10.0, 200.0, is_measured=True)
+    book.note(BIG, usage(computed_tokens=400, prefill_s=4.0), ran_alone=False)
+    assert book.of("/big.gguf", "cpu", 2 * GB).prefill == pytest.approx(100.0)
+
+
 def test_speeds_are_known_after_a_restart() -> None:
     kept = Kept()
     SpeedBook("", kept.save).note(BIG, usage(), ran_alone=True)
