@@ -9,6 +9,7 @@ from app.bridge import Bridge
 from app.conversation import ASSISTANT, Conversation, MessageStatus, new_id
 from app.session_state import ModelStatus, Notice, Severity
 from engine.api.commands import Pin, Unpin
+from engine.api.errors import NoModelError
 from engine.api.events import CommandFailed, Event, ModelInfo
 
 
@@ -66,7 +67,9 @@ class CachePins:
         conversation_id = self._command_ids.pop(event.command_id, None)
         if conversation_id is None:
             return False
-        if conversation_id in self._pinned:
+        # The model has gone meanwhile: the next one's pool is pinned in turn.
+        is_lost = event.error.code != NoModelError.code
+        if is_lost and conversation_id in self._pinned:
             self._pinned.discard(conversation_id)
             self._session.cache_pin_changed.emit(conversation_id)
             notice = Notice(Severity.WARNING, event.error, conversation_id)
@@ -110,11 +113,12 @@ class CachePins:
 
 def pin_cost(conversation: Conversation, model: ModelInfo | None) -> PinCost | None:
     """What keeping the conversation takes; None while that is not known."""
-    answers = [m for m in conversation.path() if m.role == ASSISTANT and m.usage is not None]
-    if model is None or not model.keeps_blocks or not answers:
+    usages = [m.usage for m in conversation.path() if m.role == ASSISTANT and m.usage is not None]
+    # One that ended before its prompt was encoded tells nothing.
+    usages = [usage for usage in usages if usage.prompt_tokens]
+    if model is None or not model.keeps_blocks or not usages:
         return None
-    usage = answers[-1].usage
-    assert usage is not None
+    usage = usages[-1]
     # The last token's keys and values are computed only when it is read.
     num_blocks = (usage.prompt_tokens + usage.output_tokens - 1) // model.block_size
     num_bytes = num_blocks * model.block_size * model.kv_bytes_per_token

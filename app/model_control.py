@@ -57,6 +57,7 @@ class ModelControl:
         self._on_ready = on_ready
         self._on_unavailable = on_unavailable
         self._load_id = ""
+        self._is_cancelled = False
         self._progress = LoadProgress()
         self._death: ErrorInfo | None = None
         self.path = ""
@@ -75,6 +76,7 @@ class ModelControl:
         if self.state.status is ModelStatus.READY:
             self._before = self.path
         self._load_id = new_id()
+        self._is_cancelled = False
         self._progress = LoadProgress()
         self.path = path
         self.load_errors.trying(path, Path(path or Path(self._models_dir) / STARTER_FILE))
@@ -92,6 +94,7 @@ class ModelControl:
     def cancel(self) -> None:
         """Stops loading; the model that was there is loaded again."""
         if self.state.status is ModelStatus.LOADING:
+            self._is_cancelled = True
             self._bridge.send(UnloadModel(command_id=new_id()))
 
     def unload(self) -> None:
@@ -110,8 +113,14 @@ class ModelControl:
     def handle(self, event: Event) -> bool:
         """Takes the events that concern the model; True if this was one."""
         match event:
-            case ModelLoading():
+            case ModelLoading(command_id=self._load_id):
                 self._on_progress(event)
+            case ModelLoading():
+                # Of a load that was stopped; the next one begins at its own beginning.
+                pass
+            case ModelLoaded(command_id=self._load_id) if self._is_cancelled:
+                # It was on its way when loading was stopped; the engine lets it go at once.
+                self._on_load_failed(LoadCancelledError("Loading was stopped.").info())
             case ModelLoaded(command_id=self._load_id):
                 self._on_loaded(event)
             case ModelLoadFailed(command_id=self._load_id):

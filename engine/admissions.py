@@ -89,7 +89,9 @@ class Admissions:
         self._queues.enter(child, num_tokens, Phase.DECODE)
 
     def _examine(self, request: Request, reserve: int) -> Admission:
-        """What admission takes; paused requests give up their blocks where it would not fit."""
+        """What admission takes; paused requests give up their blocks where it would not fit, and
+        once the last has, ``reserve`` is waived.
+        """
         paused = [r for r in self._queues.running if r.paused and r.block_table]
         known = self._refusal
         pool = self._manager.pool
@@ -107,6 +109,8 @@ class Admissions:
         admission = self._manager.examine(request, reserve)
         while admission.num_short and admission.twin is None and paused:
             self._queues.preempt(paused.pop(), "paused, and another needs the blocks")
+            if not self._queues.running:
+                reserve = 0
             admission = self._manager.examine(request, reserve)
         self._refusal = None
         if admission.num_short and admission.twin is None:

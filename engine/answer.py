@@ -36,6 +36,9 @@ class TextPiece(Protocol):
 class TextStream(Protocol):
     """Turns ids into text, bit by bit; ``engine.detokenizer.Detokenizer`` is the real one."""
 
+    def follow(self, token_ids: Sequence[int]) -> None:
+        """Before all else: the ids of the answer so far, whose text has been told already."""
+
     def feed(self, token_ids: Sequence[int]) -> TextPiece:
         """Text that these ids complete; ``stopped`` when a stop string ended it."""
 
@@ -75,7 +78,8 @@ class Answer:
     ``turn_start``: where this turn's own ids begin in the request's ids. ``num_given_tokens``: ids
     that came with the request: the prompt, and of a continued answer what there was of it.
     ``num_once_computed``: leading ids that had been computed before a preemption or a cut, at most.
-    ``num_chars``: characters of the answer so far. ``stop_ids``: end tokens.
+    ``num_chars``: characters of the answer so far. ``num_inherited``: tokens of the output that
+    another request sampled before this one was forked from it. ``stop_ids``: end tokens.
     """
 
     request: Request
@@ -92,6 +96,7 @@ class Answer:
     num_chars: int = 0
     num_given_chars: int = field(init=False, default=0)
     num_output: int = 0
+    num_inherited: int = 0
     stop_string: str = ""
     ended_by_stop_string: bool = False
 
@@ -106,7 +111,7 @@ class Answer:
         self.turn_start = parent.turn_start
         self.num_given_tokens = parent.num_given_tokens
         self.num_given_chars, self.num_chars = parent.num_given_chars, parent.num_chars
-        self.num_output = parent.num_output
+        self.num_output = self.num_inherited = parent.num_output
         self.stream.feed(self.request.token_ids[self.num_given_tokens :])
 
     def rewind(self, stream: TextStream, num_tokens: int) -> None:
@@ -119,6 +124,7 @@ class Answer:
         text = stream.feed(output).text if output else ""
         self.stream = stream
         self.num_output = len(output)
+        self.num_inherited = min(self.num_inherited, len(output))
         self.num_once_computed = min(self.num_once_computed, num_tokens)
         self.num_chars = self.num_given_chars + len(text)
 
@@ -147,7 +153,7 @@ class Answer:
             request.conversation_id,
             computed_tokens=min(end, self.num_given_tokens),
             prompt_tokens=self.num_given_tokens,
-            cached_tokens=request.num_cached_tokens,
+            cached_tokens=self._num_cached,
         )
 
     def accept(self, token_id: int, sample: SampledTokens, now_s: float) -> TokensGenerated:
@@ -223,6 +229,11 @@ class Answer:
             error=error,
         )
 
+    @property
+    def _num_cached(self) -> int:
+        """Of what was found in the pool a fork's answer so far is no part of the prompt."""
+        return min(self.request.num_cached_tokens, self.num_given_tokens)
+
     def _is_end(self, token_id: int) -> bool:
         return token_id in self.stop_ids and not self.request.params.ignore_eos
 
@@ -238,14 +249,15 @@ class Answer:
         return TurnTokens(prompt, tuple(output), covered, self.fingerprint)
 
     def _usage(self, now_s: float) -> RequestUsage:
-        request, times = self.request, self.times
+        times = self.times
         ttft = max(times.first_text - times.arrival, 0.0) if times.first_text else 0.0
         queue = max((times.scheduled or now_s) - times.arrival, 0.0)
         prefill = max(times.prefilled - times.scheduled, 0.0) if times.prefilled else 0.0
         span = times.last_token - times.first_token
+        num_sampled = self.num_output - self.num_inherited
         return RequestUsage(
             prompt_tokens=self.num_given_tokens,
-            cached_tokens=request.num_cached_tokens,
+            cached_tokens=self._num_cached,
             computed_tokens=self.computed_tokens,
             recomputed_tokens=self.recomputed_tokens,
             output_tokens=self.num_output,
@@ -254,5 +266,5 @@ class Answer:
             prefill_s=prefill,
             first_decode_s=max(ttft - queue - prefill, 0.0) if ttft else 0.0,
             total_s=now_s - times.arrival,
-            tokens_per_s=(self.num_output - 1) / span if span > 0.0 else 0.0,
+            tokens_per_s=max(num_sampled - 1, 0) / span if span > 0.0 else 0.0,
         )

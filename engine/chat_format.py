@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engine.api.chat_templates import PLAIN
-from engine.api.errors import ChatTemplateError
+from engine.api.errors import ChatTemplateError, ModelFileError
 from engine.api.events import TemplateNote
 from engine.chat_encoder import ChatEncoder
 from engine.chat_template import ChatTemplate, token_variables
@@ -18,6 +19,8 @@ from engine.template_check import TemplateReport, check_template
 from engine.tokenizer import Tokenizer
 
 _CONFIG = "tokenizer_config.json"
+_QUESTION = {"role": "user", "content": "How many bridges are there?"}
+_ANSWER = {"role": "assistant", "content": "There are seven bridges."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class ChatFormat:
         Raises:
             ChatTemplateError: the model's template has a syntax error, or the tokenizer lacks
                 control tokens of the one that was chosen.
-            ModelFileError: tokenizer_config.json is damaged.
+            ModelFileError: tokenizer_config.json or the model's template is damaged.
         """
         choices = fitting(tokenizer.special_tokens)
         config = read_json(folder / _CONFIG) or {}
@@ -52,6 +55,7 @@ class ChatFormat:
             return _chosen(tokenizer, config, name, _brings_template(folder), choices)
         template = ChatTemplate.from_folder(folder)
         if template is not None:
+            tokenizer = tokenizer.with_ends(_turn_end(tokenizer, template))
             report = check_template(tokenizer, template)
             return cls(tokenizer, template, (), report, choices=choices)
         plain = _chosen(tokenizer, config, PLAIN, False, choices)
@@ -67,8 +71,42 @@ class ChatFormat:
 def _brings_template(folder: Path) -> bool:
     try:
         return ChatTemplate.from_folder(folder) is not None
-    except ChatTemplateError:
+    except (ChatTemplateError, ModelFileError):
         return True
+
+
+def _turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> list[str]:
+    """The control token with which the model's own template ends an answer, where the files name
+    no token that stands there; none if that is not to be seen.
+
+    Files are known to name the end of a text alone. Without the end of a turn the model would go on
+    and speak for the user.
+    """
+    talk = [_QUESTION, _ANSWER]
+    try:
+        last = template.render(talk, add_generation_prompt=False)
+        followed = template.render([*talk, _QUESTION], add_generation_prompt=True)
+    except ChatTemplateError:
+        return []
+    runs = zip(_control_run(tokenizer, followed), _control_run(tokenizer, last), strict=False)
+    # What only one of them has there belongs to the next question, or ends the whole text.
+    run = [after for after, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], runs)]
+    if not run or not tokenizer.eos_token_ids.isdisjoint(run):
+        return []
+    ends = [token for token, token_id in tokenizer.special_tokens.items() if token_id == run[0]]
+    return [] if template.variables.get("bos_token") in ends else ends
+
+
+def _control_run(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Ids of the control tokens that follow the answer with nothing but white space between."""
+    _, found, rest = text.partition(_ANSWER["content"])
+    ids = []
+    for piece, special_id in tokenizer.split_special(rest) if found else ():
+        if special_id is not None:
+            ids.append(special_id)
+        elif piece.strip():
+            break
+    return ids
 
 
 def _chosen(

@@ -205,7 +205,8 @@ class EngineCore:
         answer = self._ledger.answers[request_id]
         check_cut(num_tokens, answer.num_given_tokens, request.num_tokens)
         # The text first: if it cannot be read again, the request goes on as it was.
-        answer.rewind(self._ledger.make_stream(request), num_tokens)
+        stream = self._ledger.make_stream(request, answer.num_given_tokens)
+        answer.rewind(stream, num_tokens)
         with self._loop.keeping_order():
             self._runner.forget(request_id)
             self.scheduler.truncate(request, num_tokens)

@@ -36,6 +36,8 @@ class Detokenizer:
         self._longest_stop = max(map(len, self._stop), default=0)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
+        # Of those held back, characters at the beginning that another stream has shown.
+        self._num_said = 0
         self._num_shown = 0
         self._num_decoded = 0
         self._num_ids = 0
@@ -44,16 +46,27 @@ class Detokenizer:
         self._id_ends: list[int] = []
         self._char_ends: list[int] = []
 
+    def follow(self, token_ids: Sequence[int]) -> None:
+        """To be called first where an answer goes on: its ids so far, whose text has been shown.
+
+        It is not shown again, but a stop string may begin in it.
+
+        Raises:
+            InvalidValueError: an id that the model does not have.
+        """
+        # A character has four bytes at most, a token one at least.
+        end = token_ids[-4 * self._longest_stop :] if self._stop else ()
+        text = b"".join(self._spelt(end)).decode("utf-8", "replace")
+        self._held = text[len(text) - self._alive(text) :]
+        self._num_said = len(self._held)
+
     def feed(self, token_ids: Sequence[int]) -> TextDelta:
         """Takes sampled ids and returns the text that became final.
 
         Raises:
             InvalidValueError: an id that the model does not have; nothing was taken in.
         """
-        spelt = [
-            b"" if self._tokenizer.is_special(token_id) else self._tokenizer.token_bytes(token_id)
-            for token_id in token_ids
-        ]
+        spelt = self._spelt(token_ids)
         shown = ""
         for consumed, token_bytes in enumerate(spelt):
             if self._stopped_by:
@@ -65,8 +78,8 @@ class Detokenizer:
         """The end of the answer: what was held back, and U+FFFD for a character left unfinished."""
         if self._stopped_by:
             return ""
-        rest = self._held + self._decoder.decode(b"", final=True)
-        self._held = ""
+        rest = self._held[self._num_said :] + self._decoder.decode(b"", final=True)
+        self._held, self._num_said = "", 0
         self._num_shown += len(rest)
         return rest
 
@@ -80,6 +93,12 @@ class Detokenizer:
             return self._num_ids, self._num_shown
         at = bisect_right(self._char_ends, self._num_shown)
         return (self._id_ends[at - 1], self._char_ends[at - 1]) if at else (0, 0)
+
+    def _spelt(self, token_ids: Sequence[int]) -> list[bytes]:
+        return [
+            b"" if self._tokenizer.is_special(token_id) else self._tokenizer.token_bytes(token_id)
+            for token_id in token_ids
+        ]
 
     def _take(self, token_bytes: bytes) -> str:
         text = self._decoder.decode(token_bytes)
@@ -98,20 +117,26 @@ class Detokenizer:
             return text
         match = self._first_stop(text)
         if match is not None:
-            start, self._stopped_by = match
+            end, self._stopped_by = match
             self._held = ""
-            return text[:start]
-        length = self._alive(text)
-        self._held = text[len(text) - length :]
-        return text[: len(text) - length]
+        else:
+            length = self._alive(text)
+            end = len(text) - length
+            self._held = text[end:]
+        said, self._num_said = self._num_said, max(self._num_said - end, 0)
+        return text[said:end]
 
     def _first_stop(self, text: str) -> tuple[int, str] | None:
         """The stop that is complete first; of several at once the longest.
 
         By where it ends, not where it begins: the outcome must not depend on how the text was cut
-        into tokens.
+        into tokens. One that is all in what was shown before is none: it was not one then.
         """
-        found = [(at + len(stop), at, stop) for stop in self._stop if (at := text.find(stop)) >= 0]
+        found = [
+            (at + len(stop), at, stop)
+            for stop in self._stop
+            if (at := text.find(stop, max(self._num_said - len(stop) + 1, 0))) >= 0
+        ]
         return min(found)[1:] if found else None
 
     def _alive(self, text: str) -> int:

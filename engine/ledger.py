@@ -53,11 +53,12 @@ class RequestLedger:
         ``turn_start``, ``answer_chars``: see ``EngineCore.add_request``. ``parent``: what the
         request that this one is forked from has said so far.
         """
+        num_given = request.num_tokens if parent is None else parent.num_given_tokens
         answer = Answer(
             request=request,
-            stream=self.make_stream(request),
+            stream=self.make_stream(request, num_given),
             turn_start=turn_start,
-            num_given_tokens=request.num_tokens,
+            num_given_tokens=num_given,
             num_chars=answer_chars,
             fingerprint=self.limits.fingerprint,
             stop_ids=self.limits.eos_token_ids,
@@ -69,9 +70,14 @@ class RequestLedger:
         self.requests[request.request_id] = request
         self.answers[request.request_id] = answer
 
-    def make_stream(self, request: Request) -> TextStream:
-        """A fresh text stream with the request's stop strings."""
-        return self._make_stream(request.params.stop)
+    def make_stream(self, request: Request, num_given_tokens: int) -> TextStream:
+        """A fresh text stream with the request's stop strings, for what follows on the ids that
+        came with the request.
+        """
+        stream = self._make_stream(request.params.stop)
+        if num_given_tokens > request.num_prompt_tokens:
+            stream.follow(request.token_ids[request.num_prompt_tokens : num_given_tokens])
+        return stream
 
     def require(self, request_id: str) -> Request:
         """The request of this id.

@@ -9,6 +9,9 @@ _SMOOTHING = 0.3
 _DECODE_STEPS = 9
 _MOST_AT_ONCE = 2.0
 
+LEAST_MEASURED_TOKENS = 16
+"""Of a step with fewer prompt tokens the weights take most of the time: it tells no rate."""
+
 
 class EngineMetrics:
     """Counters and rates. Times in seconds of the engine's clock, rates in tokens a second.
@@ -42,7 +45,7 @@ class EngineMetrics:
             return
         # In a mixed step the decodes cost about what a step of decodes alone costs.
         own_s = duration_s - (self._usual_decode_step_s() if num_decodes else 0.0)
-        if own_s > 0.0 and num_prefill >= 16:
+        if own_s > 0.0 and num_prefill >= LEAST_MEASURED_TOKENS:
             padded = max(num_padded, num_prefill)
             if num_decodes and self._padded_tokens_per_s:
                 # By chance hardly any time may be left: who believes it stalls the others.

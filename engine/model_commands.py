@@ -144,8 +144,14 @@ class ModelCommands:
         """Ends a load in progress; nothing happens without one."""
         loader, self._slot.loader = self._slot.loader, None
         if loader is not None:
+            is_ready = loader.outcomes and isinstance(loader.outcomes[-1], LoadedEngine)
             loader.cancel()
             self._ending = loader
+            if is_ready:
+                # The model goes as one that was in use does.
+                loader.join(_FAREWELL_S)
+                _collect()
+                give_back()
             error = LoadCancelledError("Loading was stopped.").info()
             self._roster.tell_all(ModelLoadFailed(loader.command.command_id, error))
 

@@ -113,6 +113,8 @@ class ModelLoader:
         is dropped.
         """
         self._cancelled.set()
+        # A model that is ready must not stay for as long as this is kept.
+        self.outcomes.clear()
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the thread, and for loads before it; False if it is still alive."""
@@ -122,12 +124,15 @@ class ModelLoader:
     def _put(self, outcome: LoadOutcome) -> None:
         if not self._cancelled.is_set():
             self.outcomes.append(outcome)
+            if self._cancelled.is_set():
+                # Between the look and the append.
+                self.outcomes.clear()
             self._changed()
 
     def _progress(self, stage: str, fraction: float, detail: str) -> None:
         if self._cancelled.is_set():
             raise LoadCancelledError("Loading was stopped.")
-        self._put(ModelLoading(stage, fraction, detail))
+        self._put(ModelLoading(stage, fraction, detail, self.command.command_id))
 
     def _run(self) -> None:
         outcome = self._outcome()

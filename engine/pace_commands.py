@@ -50,9 +50,10 @@ class PaceCommands:
     def _set_rate(self, client: QueueClient, command: Command) -> None:
         assert isinstance(command, SetRate)
         rate = command.steps_per_s
-        if rate is not None and not 0.0 < rate <= 1000.0:
+        # No thread can sleep for as long as a still lower rate may ask.
+        if rate is not None and not 0.001 <= rate <= 1000.0:
             raise InvalidValueError(
-                f"steps_per_s = {rate}: above 0, at most 1000, or None", name="steps_per_s"
+                f"steps_per_s = {rate}: 0.001 to 1000, or None", name="steps_per_s"
             )
         self._pacer.steps_per_s = rate
         self._standing.tell()

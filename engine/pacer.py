@@ -13,7 +13,7 @@ class Pacer:
         self.paused = False
         self.steps_per_s: float | None = None
         self._granted = 0
-        self._next_s = 0.0
+        self._stepped_s = float("-inf")
 
     def pause(self) -> None:
         self.paused = True
@@ -32,11 +32,11 @@ class Pacer:
             return None
         if self.steps_per_s is None:
             return 0.0
-        return max(0.0, self._next_s - now_s)
+        # From the latest step on, so that another rate holds at once.
+        return max(0.0, self._stepped_s + 1.0 / self.steps_per_s - now_s)
 
     def stepped(self, now_s: float) -> None:
         """A step has been run."""
         if self.paused:
             self._granted -= 1
-        if self.steps_per_s is not None:
-            self._next_s = now_s + 1.0 / self.steps_per_s
+        self._stepped_s = now_s

@@ -39,6 +39,22 @@ class Pins:
         for block_id in reversed(self._blocks.pop(conversation_id, [])):
             self._manager.pool.unpin(block_id, conversation_id)
 
+    def trim(self, conversation_id: str, token_ids: Sequence[int]) -> None:
+        """Lets go of what a conversation has pinned beyond the common beginning with these tokens;
+        nothing happens if it has no pins.
+        """
+        pinned = self._token_ids.get(conversation_id)
+        if pinned is None:
+            return
+        pairs = enumerate(zip(pinned, token_ids, strict=False))
+        shorter = min(len(pinned), len(token_ids))
+        num_kept = next((i for i, (old, new) in pairs if old != new), shorter)
+        self._token_ids[conversation_id] = pinned[:num_kept]
+        blocks = self._blocks.get(conversation_id, [])
+        num_blocks = num_kept // self._manager.block_size
+        while len(blocks) > num_blocks:
+            self._manager.pool.unpin(blocks.pop(), conversation_id)
+
     def lapse(self) -> None:
         """Lets all blocks go because their content is void; the wish to have them pinned stays."""
         wanted = dict(self._token_ids)

@@ -25,6 +25,7 @@ class PrefillPlanner:
     def __init__(self, block_size: int) -> None:
         self._focused = _RoundRobin(block_size)
         self._others = _RoundRobin(block_size)
+        self._has_odd_one = False
 
     def plan(
         self, pending: Sequence[Request], budget: int, is_focused: Callable[[Request], bool]
@@ -41,7 +42,11 @@ class PrefillPlanner:
         taken: dict[Request, int] = {}
         self._focused.enter(focused)
         self._others.enter(others)
-        first = budget // 2 if focused and others else budget
+        first = budget
+        if focused and others:
+            # The odd token goes to either in turn: it may be all that there is.
+            self._has_odd_one = not self._has_odd_one
+            first = (budget + self._has_odd_one) // 2
         self._focused.spend(first, taken)
         self._others.spend(budget - sum(taken.values()), taken)
         # What the others leave over.
@@ -74,6 +79,7 @@ class _RoundRobin:
 
     def spend(self, budget: int, taken: dict[Request, int]) -> None:
         """Adds to ``taken`` what each request computes of ``budget`` tokens."""
+        num_before = len(taken)
         size = self._block_size
         quantum = max(size, budget // max(len(self._ring), 1) // size * size)
         while self._ring and budget > 0:
@@ -83,7 +89,8 @@ class _RoundRobin:
                 self._in_turn = True
             had = taken.get(request, 0)
             allowed = min(self._deficits[request], budget)
-            count = self._whole_blocks(request, had, allowed, may_split=not taken)
+            is_first = not had and len(taken) == num_before
+            count = self._whole_blocks(request, had, allowed, may_split=is_first)
             if count:
                 taken[request] = had + count
                 self._deficits[request] -= count
@@ -105,7 +112,8 @@ class _RoundRobin:
     def _whole_blocks(self, request: Request, had: int, allowed: int, may_split: bool) -> int:
         """How many tokens of ``allowed``: all that are left, else up to the end of a block.
 
-        A part of a block only if nothing else was scheduled, so that each step moves on.
+        A part of a block only for the first of a share: with shares of less than a block, focused
+        and others move on in each step all the same.
         """
         left = request.num_uncomputed_tokens - had
         if left <= allowed:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.api.client import QueueClient
+from engine.api.errors import InvalidValueError
 from engine.api.events import BlockEvents, EngineStats, PoolEvent
 from engine.event_log import PoolEventLog
 from engine.snapshotter import Snapshotter
@@ -48,7 +49,16 @@ class Publisher:
             subscription.pending.clear()
 
     def subscribe(self, client: QueueClient, max_rate_hz: float, now_s: float) -> None:
-        """One snapshot at once, then events."""
+        """One snapshot at once, then events.
+
+        Raises:
+            InvalidValueError: ``max_rate_hz`` is out of bounds.
+        """
+        # No thread can sleep for as long as a still lower rate may ask.
+        if not 0.001 <= max_rate_hz <= 1000.0:
+            raise InvalidValueError(
+                f"max_rate_hz = {max_rate_hz}: 0.001 to 1000", name="max_rate_hz"
+            )
         self._collect()
         interval = 1.0 / max_rate_hz
         self._subscriptions[id(client)] = _Subscription(client, interval, now_s + interval, [])

@@ -107,7 +107,9 @@ def _block_text(engine: LoadedEngine, command: BlockText, _: None) -> Reply:
     if holders:
         index = holders[0].block_table.index(block_id)
         first = index * pool.block_size
-        tokens = tuple(holders[0].token_ids[first : first + pool.fill(block_id)])
+        # Of a block that waits for its copy the fill runs ahead of the tokens that are known.
+        end = min(first + pool.fill(block_id), holders[0].num_committed_tokens)
+        tokens = tuple(holders[0].token_ids[first:end])
     return BlockTextReady(
         command.command_id,
         block_id=block_id,

@@ -17,7 +17,7 @@ from engine.api.events import WaitReason
 from engine.api.params import EngineConfig
 from engine.block_manager import BlockManager
 from engine.failure_guard import FailureGuard
-from engine.metrics import EngineMetrics
+from engine.metrics import LEAST_MEASURED_TOKENS, EngineMetrics
 from engine.prefill_planner import PrefillPlanner
 from engine.prompt_sizes import PromptSize, fitting, unpadded
 from engine.queues import RequestQueues
@@ -34,6 +34,8 @@ class Scheduler:
     """Queues of requests and the rules of who computes next.
 
     ``waiting`` and ``running`` are those of ``queues``, which collects what the core has to report.
+    ``focus``: the conversation in front. ``held``: no step is begun, so that the core's next one
+    only commits what is in flight.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Scheduler:
     ) -> None:
         self.manager = manager
         self.focus = ""
+        self.held = False
         self._metrics = metrics or EngineMetrics()
         self._prompt_size = prompt_size
         self.queues = RequestQueues(manager, self._metrics)
@@ -87,7 +90,10 @@ class Scheduler:
     def configure(self, config: EngineConfig) -> None:
         """Other limits from the next step on. What runs beyond a lower limit goes on."""
         self._config = config
-        self._least_prefill = config.least_prefill_tokens or config.block_size
+        # Whole blocks, and so many that their time is measured: after one slow step chunks would
+        # stay small for ever otherwise.
+        least = self.manager.num_blocks_for(LEAST_MEASURED_TOKENS) * config.block_size
+        self._least_prefill = config.least_prefill_tokens or least
         self._prefill_time_s = (config.prefill_time_budget_ms or _PREFILL_TIME_MS) / 1000.0
         self.guard.set_budget(config.token_budget)
         self.watermark_blocks = int(config.watermark * self.manager.pool.num_blocks)

@@ -59,10 +59,10 @@ class StepLoop:
 
     def step(self) -> None:
         """Submits a step and commits those that are older than the lag, or all if there is none to
-        submit.
+        submit or the scheduler is held.
         """
         try:
-            submitted = self._submit()
+            submitted = not self._scheduler.held and self._submit()
             while self.flights and (len(self.flights) > self.lag or not submitted):
                 self._commit(self.flights.popleft())
         except Exception as error:

@@ -108,6 +108,7 @@ class Submissions:
     def _add(self, engine: LoadedEngine, pending: Pending, fitted: FittedPrompt) -> None:
         command, client, prompt = pending.command, pending.client, fitted.prompt
         continues = isinstance(command, Continue)
+        _make_room(engine, command.conversation_id, fitted)
         seed = secrets.randbits(64) if command.params.seed is None else command.params.seed
         first = next(iter(pending.waiting))
         for index, request_id in enumerate(ids_of(command)):
@@ -218,6 +219,19 @@ class Submissions:
             running.client.post(event)
             if isinstance(event, RequestFinished):
                 del self._running[event.request_id]
+
+
+def _make_room(engine: LoadedEngine, conversation_id: str, fitted: FittedPrompt) -> None:
+    """Lets go of pins of the conversation itself that no longer serve it, where they may be in the
+    way.
+
+    A cut leaves blocks pinned that the shorter prompt does not begin with. They count as taken for
+    everybody else; the conversation they were pinned for must not be refused, or its answer cut
+    short, because of them.
+    """
+    core, token_ids = engine.core, fitted.prompt.token_ids
+    if fitted.cut.num_messages or not core.manager.can_ever_fit(token_ids):
+        core.pins.trim(conversation_id, token_ids)
 
 
 def _fit(text: TextSide, command: Submit | Continue) -> FittedPrompt:

@@ -72,28 +72,41 @@ class Tokenizer:
             UnsupportedModelError: no tokenizer.json, or a decoder that we do not know.
             ModelFileError: tokenizer.json or tokenizer_config.json is damaged.
         """
-        text = require_tokenizer(folder).read_text(encoding="utf-8")
+        try:
+            text = require_tokenizer(folder).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ModelFileError(
+                f"{TOKENIZER_FILE} is damaged: byte {error.start:,} is no text in UTF-8."
+            ) from error
         config = read_json(folder / "tokenizer_config.json") or {}
         generation = read_json(folder / "generation_config.json") or {}
         digest = hashlib.sha256(text.encode())
         jinja = folder / "chat_template.jinja"
-        template = jinja.read_text("utf-8") if jinja.is_file() else config.get("chat_template", "")
+        template = config.get("chat_template", "")
+        if jinja.is_file():
+            # Only told apart here. One that is no text is refused where it is used.
+            template = jinja.read_text("utf-8", errors="replace")
         digest.update(b"\0" + json.dumps(template).encode())
         ends = {*eos_token_ids, *token_ids(generation)}
         eos = config.get("eos_token")
-        eos_token = str(eos.get("content") if isinstance(eos, dict) else eos)
+        eos = eos.get("content") if isinstance(eos, dict) else eos
+        # The word "None" is a token too: what is missing must not become text.
+        eos_token = eos if isinstance(eos, str) else ""
         return cls(text, ends, digest.hexdigest(), vocab_size, eos_token)
 
-    def with_ends(self, tokens: Iterable[str], template: str) -> Tokenizer:
-        """The same for a chat template that was chosen, not the model's own.
+    def with_ends(self, tokens: Iterable[str], template: str = "") -> Tokenizer:
+        """The same for a chat template in which further tokens end an answer.
 
         Args:
             tokens: control tokens that end an answer too.
-            template: what tells that template from others; ids kept with it are not another's.
+            template: what tells a template that was chosen from others; ids kept with it are not
+                another's. Empty for the model's own, of which the fingerprint knows.
         """
         changed = copy.copy(self)
         ends = (self.special_tokens[token] for token in tokens)
         changed.eos_token_ids = self.eos_token_ids | frozenset(ends)
+        if not template:
+            return changed
         text = f"{self.fingerprint}\0{template}"
         changed.fingerprint = hashlib.sha256(text.encode()).hexdigest()
         return changed
@@ -208,7 +221,9 @@ def _flag_control_tokens(settings: dict[str, Any], eos_token_ids: frozenset[int]
 
 
 def _ids_of(settings: dict[str, Any], token: str) -> set[int]:
-    """The id of a token by its spelling, if there is one."""
+    """The id of a token by its spelling, if there is one; none of no spelling."""
+    if not token:
+        return set()
     for entry in settings.get("added_tokens") or []:
         if entry["content"] == token:
             return {int(entry["id"])}

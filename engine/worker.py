@@ -20,7 +20,6 @@ from engine.api.errors import (
     EngineError,
     ErrorInfo,
     InterruptedQueryError,
-    InvalidValueError,
     UnknownIdError,
     unexpected,
 )
@@ -100,6 +99,7 @@ class Worker:
         )
         pace = PaceCommands(self._pacer, self._slot, self._standing, self._submissions)
         self._stopping = False
+        self._landed = True
         self._handlers: dict[type[Command], Handler] = {
             **self._requests.handlers,
             **self._models.handlers,
@@ -121,7 +121,7 @@ class Worker:
                 self._welcome()
                 for client, command in self._roster.take_commands():
                     self._handle(client, command)
-                self._encodings.conclude()
+                self._conclude_encodings()
                 self._describer.conclude()
                 self._models.take_load_outcomes()
                 self._posted.wait(self._work())
@@ -153,10 +153,15 @@ class Worker:
             wait = self._pacer.wait_s(now)
             if wait == 0.0:
                 wait = self._step(engine)
+            elif not self._landed:
+                self._land(engine)
+                # How long to wait is worked out again, now that some time has passed.
+                wait = 0.0
         elif not self._inspections.are_waiting:
             wait = self._use_leisure(engine, now)
         if self._inspections.are_waiting:
             self._inspections.advance(BESIDE_ANSWERS_S if wait == 0.0 else ALONE_S)
+            self._recheck()
             wait = 0.0 if self._inspections.are_waiting else wait
         now = time.perf_counter()
         self._publisher.deliver(now)
@@ -164,16 +169,39 @@ class Worker:
             self._publisher.settle(self._roster.clients, now)
         return _sooner(wait, self._publisher.wait_s(now))
 
+    def _conclude_encodings(self) -> None:
+        """Ends what was encoded meanwhile: that may admit requests and pin blocks."""
+        num_pending = len(self._encodings)
+        self._encodings.conclude()
+        if len(self._encodings) != num_pending:
+            self._recheck()
+
+    def _recheck(self) -> None:
+        """The pool has changed: a recount that has begun would mix before and after."""
+        self._slot.checked = False
+        if self._slot.snapshotter is not None:
+            self._slot.snapshotter.begin_check()
+
     def _step(self, engine: LoadedEngine) -> float:
         self._submissions.post(engine.core.step())
         now = time.perf_counter()
         self._pacer.stepped(now)
-        self._slot.checked = self._slot.ready = False
-        if self._slot.snapshotter is not None:
-            self._slot.snapshotter.begin_check()
+        self._slot.ready = self._landed = False
+        self._recheck()
         self._publisher.stats(self._roster.clients, now)
         # Stuck requests wait for blocks that only a command can free: look again now and then.
         return _STUCK_WAIT_S if engine.core.is_stuck else 0.0
+
+    def _land(self, engine: LoadedEngine) -> None:
+        """Commits what is in flight before the pace makes the next step wait: the wait would count
+        as time that the step computed, and what it brought would be told as late.
+        """
+        self._landed = True
+        scheduler = engine.core.scheduler
+        scheduler.held = True
+        self._submissions.post(engine.core.step())
+        scheduler.held = False
+        self._recheck()
 
     def _use_leisure(self, engine: LoadedEngine, now: float) -> float | None:
         """Nothing to compute: time to check the invariants, to show the last numbers, and to make
@@ -236,10 +264,6 @@ class Worker:
 
     def _subscribe(self, client: QueueClient, command: Command) -> None:
         assert isinstance(command, SubscribePool)
-        if not 0.0 < command.max_rate_hz <= 1000.0:
-            raise InvalidValueError(
-                f"max_rate_hz = {command.max_rate_hz}: above 0, at most 1000", name="max_rate_hz"
-            )
         self._publisher.subscribe(client, command.max_rate_hz, time.perf_counter())
 
     def _unsubscribe(self, client: QueueClient, command: Command) -> None:

@@ -7,6 +7,7 @@ a pool event. Folding the events over the snapshot gives the pool at every step.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -21,10 +22,17 @@ from engine.api.events import (
     PoolEvent,
     TableChanged,
 )
-from engine.api.snapshot import PoolColumns, RequestRow, Snapshot
+from engine.api.snapshot import USED, PoolColumns, RequestRow, Snapshot
 
 FORMAT = "quire-trace"
 VERSION = 1
+
+# A recording may come from anywhere: whoever folds it keeps its numbers in columns of these widths.
+_U16, _I32, _I64 = range(1 << 16), range(-1, 1 << 31), range(-1, 1 << 63)
+_COUNT = range(1 << 31)
+_COLUMN_BYTES = {
+    "state": 1, "ref_count": 2, "pins": 2, "owner": 4, "fill": 2, "last_step": 4, "block_hash": 8,
+}  # fmt: skip
 
 
 class TraceWriter:
@@ -72,7 +80,7 @@ def read_trace(path: Path) -> tuple[Snapshot, Iterator[PoolEvent]]:
     number, first = next(lines, (2, {}))
     try:
         snapshot = _snapshot_from_json(first["snapshot"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"Line {number} of {path.name} is no snapshot: {error!r}.") from error
     return snapshot, _events(path.name, lines, snapshot.last_seq)
 
@@ -83,7 +91,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in enumerate(file, 1):
             try:
                 value = json.loads(line.decode("utf-8"))
-            except ValueError as error:
+            except (RecursionError, ValueError) as error:
                 raise TraceError(f"Line {number} of {path.name} is no JSON: {error}.") from error
             if not isinstance(value, dict):
                 raise TraceError(f"Line {number} of {path.name} is no JSON object.")
@@ -112,13 +120,49 @@ def _event_to_json(event: PoolEvent) -> dict[str, Any]:
 
 
 def _event_from_json(value: dict[str, Any]) -> PoolEvent:
+    _check(value, int, _I64, "seq")
+    _check(value, int, _I32, "step")
+    _check(value, str, None, "cause", "request_id", "conversation_id")
     if "kind" in value:
+        _check(value, int, _COUNT, "block_id")
+        _check(value, int, _I32, "source_block_id")
         value["kind"] = BlockEventKind(value["kind"])
         value["before"] = _view_from_json(value["before"])
         value["after"] = _view_from_json(value["after"])
         return BlockChanged(**value)
-    value["removed"], value["added"] = tuple(value["removed"]), tuple(value["added"])
+    _check(value, int, _COUNT, "start")
+    value["removed"] = _block_ids(value["removed"], _COUNT)
+    value["added"] = _block_ids(value["added"], _COUNT)
     return TableChanged(**value)
+
+
+def _check(value: dict[str, Any], kind: type, limits: range | None, *names: str) -> None:
+    """Each of these values has exactly this type, and lies within the limits.
+
+    Raises:
+        KeyError: one is missing.
+        ValueError: one is of another type or beyond the limits.
+    """
+    for name in names:
+        found = value[name]
+        # A bool is no number, though Python takes it for one.
+        if type(found) is not kind or (limits is not None and found not in limits):
+            raise ValueError(f"{name} {found!r}")
+
+
+def _check_rate(value: dict[str, Any], *names: str) -> None:
+    """As ``_check``, of numbers that need not be whole. Python reads NaN and infinity too."""
+    for name in names:
+        found = value[name]
+        if type(found) not in (int, float) or not 0 <= found < _I64.stop:
+            raise ValueError(f"{name} {found!r}")
+
+
+def _block_ids(value: list[Any], limits: range) -> tuple[int, ...]:
+    for block_id in value:
+        if type(block_id) is not int or block_id not in limits:
+            raise ValueError(f"block {block_id!r}")
+    return tuple(value)
 
 
 def _view_to_json(view: BlockView) -> list[Any]:
@@ -127,7 +171,13 @@ def _view_to_json(view: BlockView) -> list[Any]:
 
 def _view_from_json(value: list[Any]) -> BlockView:
     state, ref_count, block_hash, owner, fill, pins = value
-    return BlockView(BlockState(state), ref_count, bytes.fromhex(block_hash), owner, fill, pins)
+    numbers = {"ref_count": ref_count, "fill": fill, "pins": pins}
+    _check(numbers, int, _U16, "ref_count", "fill", "pins")
+    _check({"owner": owner}, str, None, "owner")
+    packed = bytes.fromhex(block_hash)
+    if len(packed) not in (0, _COLUMN_BYTES["block_hash"]):
+        raise ValueError(f"block_hash {block_hash!r}")
+    return BlockView(BlockState(state), ref_count, packed, owner, fill, pins)
 
 
 def _snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
@@ -140,13 +190,42 @@ def _snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _snapshot_from_json(value: dict[str, Any]) -> Snapshot:
-    columns = {name: bytes.fromhex(column) for name, column in value["pool"].items()}
-    rows = [
-        RequestRow(**{**row, "block_table": tuple(row["block_table"])}) for row in value["requests"]
-    ]
+    _check(value, int, _I64, "last_seq", "block_bytes", "total_computed_tokens")
+    _check(value, int, _I64, "total_cached_tokens", "invariant_violations")
+    _check(value, int, _I32, "step")
+    _check(value, int, _COUNT, "num_blocks", "watermark_blocks", "context_length")
+    _check(value, int, _COUNT, "num_used", "num_cached", "num_free")
+    _check(value, int, _U16[1:], "block_size")
+    _check(value, str, None, "invariant_message")
+    _check_rate(value, "time_s", "decode_tokens_per_s", "prefill_tokens_per_s")
+    owners = tuple(value["owners"])
+    if not all(type(owner) is str for owner in owners):
+        raise ValueError(f"owners {owners!r}")
+    rows = [_row_from_json(row, value["num_blocks"]) for row in value["requests"]]
     changed = {
-        "owners": tuple(value["owners"]),
-        "pool": PoolColumns(**columns),
+        "owners": owners,
+        "pool": _columns_from_json(value["pool"], value["num_blocks"], len(owners)),
         "requests": tuple(rows),
     }
     return Snapshot(**{**value, **changed})
+
+
+def _row_from_json(value: dict[str, Any], num_blocks: int) -> RequestRow:
+    _check(value, str, None, "request_id", "conversation_id", "phase", "waits_for")
+    _check(value, int, _COUNT, "num_tokens", "num_prompt_tokens", "num_computed_tokens")
+    _check(value, int, _COUNT, "num_cached_tokens", "blocks_short")
+    block_table = _block_ids(value["block_table"], range(num_blocks))
+    return RequestRow(**{**value, "block_table": block_table})
+
+
+def _columns_from_json(value: dict[str, str], num_blocks: int, num_owners: int) -> PoolColumns:
+    columns = {name: bytes.fromhex(column) for name, column in value.items()}
+    for name, width in _COLUMN_BYTES.items():
+        if len(columns[name]) != num_blocks * width:
+            raise ValueError(f"{name} has {len(columns[name])} bytes for {num_blocks} blocks")
+    if max(columns["state"], default=0) > USED:
+        raise ValueError(f"state {max(columns['state'])}")
+    for owner in set(struct.unpack(f"<{num_blocks}i", columns["owner"])):
+        if not -1 <= owner < num_owners:
+            raise ValueError(f"owner {owner} of {num_owners}")
+    return PoolColumns(**columns)

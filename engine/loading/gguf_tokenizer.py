@@ -19,6 +19,7 @@ from engine.api.errors import ModelFileError, UnsupportedModelError
 from engine.loading.gguf_pieces import SPACE, piece_tokenizer, respelt
 from engine.loading.gguf_token_types import TokenType
 from engine.loading.progress import Breathe, no_breath
+from engine.models.hf_config import token_ids
 
 BYTE_LEVEL, PIECES = "gpt2", "llama"
 _PREFIX = "tokenizer.ggml."
@@ -197,6 +198,6 @@ def tokenizer_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def end_token_ids(metadata: Mapping[str, Any]) -> list[int]:
     """All tokens that the file says end a turn: end of sequence, of turn and of message."""
-    keys = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ids = (metadata.get(f"{_PREFIX}{key}") for key in keys)
-    return sorted({token_id for token_id in ids if isinstance(token_id, int)})
+    keys = ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")
+    values = {key: metadata.get(f"{_PREFIX}{key}") for key in keys}
+    return sorted({end for key in keys for end in token_ids(values, key=key)})

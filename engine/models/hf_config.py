@@ -156,7 +156,7 @@ def _flag(given: bool | str, values: Mapping[str, Any]) -> bool:
 
 def _activation(values: Mapping[str, Any], family: Family) -> str:
     name = values.get(family.activation_key, "silu")
-    if name not in _ACTIVATIONS:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
         raise unsupported(f"the activation {name}", family.activation_key)
     return _ACTIVATIONS[name]
 

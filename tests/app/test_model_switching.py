@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from app.conversation import MessageStatus
 from app.session_state import ModelStatus, RequestPhase
 from engine.api.commands import Cancel, LoadModel, UnloadModel
 from engine.api.errors import DeviceLostError, ModelFileError
+from engine.api.events import Event, ModelLoaded, ModelLoading
 from tests.helpers.fake_engine import MODEL, repeat_question
 from tests.helpers.session_stage import SessionStage as Stage
 from tests.helpers.session_stage import session_stage
@@ -198,6 +200,70 @@ def test_loading_can_be_cancelled_and_the_one_before_is_back(stage: Stage) -> No
     assert is_with(stage, "")
     assert stage.path(ids[0])[-1].model == "Scripted"
     assert stage.notices == []
+
+
+def cancel_too_late(stage: Stage) -> None:
+    """Cancels once the engine has loaded the model and before the window has heard of it."""
+    is_posted, post = threading.Event(), stage.engine.post
+
+    def note(event: Event) -> None:
+        post(event)
+        if isinstance(event, ModelLoaded):
+            is_posted.set()
+
+    stage.engine.post = note
+    stage.engine.hold_load.clear()
+    assert is_posted.wait(8.0)
+    assert stage.session.model_state.status is ModelStatus.LOADING
+    stage.session.stay_with_model()
+
+
+def test_a_load_that_ends_just_as_it_is_cancelled_is_cancelled(stage: Stage) -> None:
+    ids = talks(stage, 1)
+    stage.engine.hold_load.set()
+    stage.session.switch_model(OTHER)
+    ask_all(stage, ids, "Meanwhile")
+    cancel_too_late(stage)
+    stage.wait_idle(ids[0])
+    assert is_with(stage, "")
+    assert stage.path(ids[0])[-1].model == "Scripted"
+    assert stage.path(ids[0])[-1].status is MessageStatus.DONE
+    assert stage.notices == []
+
+
+def test_a_first_load_that_ends_just_as_it_is_cancelled_leaves_no_model(
+    tmp_path: Path, qtbot: QtBot
+) -> None:
+    with session_stage(tmp_path / "first", qtbot) as stage:
+        stage.engine.hold_load.set()
+        stage.bridge.start()
+        stage.session.load_model(OTHER)
+        conversation_id = stage.session.new_conversation()
+        ask_all(stage, [conversation_id], "Early")
+        cancel_too_late(stage)
+        stage.wait(lambda: stage.session.model_state.is_asleep)
+        assert stage.said[-1] == ("draft_restored", conversation_id, "Early")
+        assert (stage.session.model_state.path, stage.submits(), stage.codes()) == (OTHER, [], [])
+
+
+def test_another_load_after_one_that_was_cancelled_is_not(stage: Stage) -> None:
+    stage.engine.hold_load.set()
+    stage.session.switch_model("first.gguf")
+    stage.session.stay_with_model()
+    stage.session.switch_model(OTHER)
+    stage.engine.hold_load.clear()
+    stage.wait(lambda: is_with(stage, OTHER))
+
+
+def test_the_progress_of_a_load_that_was_stopped_is_not_the_next_ones(stage: Stage) -> None:
+    stage.engine.hold_load.set()
+    stage.session.switch_model(OTHER)
+    stage.wait(lambda: stage.session.model_state.stage == "warm_up")
+    before = stage.session.model_state
+    stage.engine.post(ModelLoading("warm_up", 0.9, "of another", "another"))
+    stage.bridge.drain()
+    assert stage.session.model_state == before
+    stage.engine.hold_load.clear()
 
 
 def test_the_first_load_can_be_cancelled_and_a_question_goes_back(

@@ -130,6 +130,9 @@ _NO_TEXT = _NoText()
 class NullStream:
     """No text at all, for measuring what is not about text."""
 
+    def follow(self, token_ids: Sequence[int]) -> None:
+        """Nothing to take up."""
+
     def feed(self, token_ids: Sequence[int]) -> _NoText:
         return _NO_TEXT
 

@@ -77,6 +77,9 @@ def text_that_breaks_ends_one_request() -> None:
         engine.step()
 
     class Broken:
+        def follow(self, token_ids: object) -> None:
+            """Not a continued answer."""
+
         def feed(self, token_ids: object) -> object:
             raise UnicodeError("no such id")
 

@@ -137,6 +137,79 @@ def test_tokens_kept_say_what_they_claim(words: list[str], stop: str) -> None:
     assert TINY.decode(ids[:kept]) == visible[:covered]
 
 
+def goes_on(said: bytes, rest: bytes, stop: tuple[str, ...]) -> tuple[str, Detokenizer]:
+    """What ``rest`` shows where ``said`` has been shown before."""
+    detokenizer = Detokenizer(TINY, stop)
+    detokenizer.follow(byte_ids(said))
+    shown = "".join(detokenizer.feed([token_id]).text for token_id in byte_ids(rest))
+    return shown + detokenizer.flush(), detokenizer
+
+
+@pytest.mark.parametrize(
+    ("said", "rest", "stop", "shown"),
+    [
+        (b"see ab", b"c and d", ("abc",), ""),
+        (b"see ab", b"d abc", ("abc",), "d "),
+        (b"see ab", b"abc", ("abc",), ""),
+        (b"see ab", b"xy", ("abc",), "xy"),
+        (b"see ab", b"", ("abc",), ""),
+        (b"xabab", b"e", ("ababc", "abd"), "e"),
+        (b"xabab", b"d", ("ababc", "abd"), ""),
+        (b"xaab", b"ab", ("aabc",), "ab"),
+        (b"xaab", b"aabcd", ("aabc",), ""),
+        ("é你".encode(), "👍x".encode(), ("你👍",), ""),
+        # Shown before although it is a stop string now: it was none then.
+        (b"xbc", b"de", ("bc", "bcf"), "de"),
+        (b"xbcb", b"c!", ("bc",), ""),
+    ],
+)
+def test_a_stop_string_may_begin_in_what_was_said_before(
+    said: bytes, rest: bytes, stop: tuple[str, ...], shown: str
+) -> None:
+    assert goes_on(said, rest, stop)[0] == shown
+
+
+def test_of_what_was_said_before_no_ids_are_kept_twice() -> None:
+    _, stopped = goes_on(b"see ab", b"cd", ("abc",))
+    assert stopped.kept_tokens() == (0, 0)
+    _, later = goes_on(b"see ab", b"d abc", ("abc",))
+    assert later.kept_tokens() == (2, 2)
+    _, unstopped = goes_on(b"see ab", b"ab", ("abc",))
+    assert unstopped.kept_tokens() == (2, 2)
+
+
+@given(
+    words=st.lists(WORDS, max_size=20),
+    stop=st.lists(st.text("abé你", min_size=1, max_size=4), min_size=1, max_size=3),
+    cut=st.integers(0, 60),
+)
+def test_an_answer_that_goes_on_ends_where_it_would_have_ended(
+    words: list[str], stop: list[str], cut: int
+) -> None:
+    text = "".join(words)
+    said, rest = text[:cut], text[cut:]
+    ends = [text.find(s, max(cut - len(s) + 1, 0)) + len(s) for s in stop]
+    whole = [(end, end - len(s)) for end, s in zip(ends, stop, strict=True) if end >= len(s)]
+    expected = text[cut : max(min(whole)[1], cut)] if whole else rest
+    assert goes_on(said.encode(), rest.encode(), tuple(stop))[0] == expected
+
+
+def test_a_long_answer_is_not_read_again_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    spell = Tokenizer.token_bytes
+
+    def watched(self: Tokenizer, token_id: int) -> bytes:
+        read.append(token_id)
+        return spell(self, token_id)
+
+    monkeypatch.setattr(Tokenizer, "token_bytes", watched)
+    said = "👍".encode() * 1000
+    assert goes_on(said, "👍!".encode(), ("👍👍!",))[0] == ""
+    assert goes_on(said, b"!", ())[0] == "!"
+    # Four bytes of each character of the stop string, then what was said since.
+    assert len(read) == 4 * 3 + 5 + 1
+
+
 def test_control_tokens_give_no_text() -> None:
     deltas, detokenizer = stream([*byte_ids("é".encode())[:1], END_ID, *byte_ids("é".encode())[1:]])
     assert "".join(deltas) == "é"

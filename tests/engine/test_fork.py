@@ -5,6 +5,7 @@ Shared blocks, copy-on-write, nothing lost.
 
 import pytest
 
+from engine.api.commands import BlockText
 from engine.api.errors import DuplicateIdError, UnknownIdError
 from engine.api.events import (
     BlockChanged,
@@ -15,7 +16,11 @@ from engine.api.events import (
     RequestWaiting,
     WaitReason,
 )
+from engine.api.params import SamplingParams
+from engine.queries import query_of
+from engine.request import PLACEHOLDER_TOKEN
 from tests.helpers.engine_cases import CheckedEngine, NumberStream, cannot_read_again
+from tests.helpers.fake_loaded import fake_engine
 from tests.helpers.hash_runner import reference_output
 
 PROMPT = [(3 * i) % 900 for i in range(21)]
@@ -227,3 +232,43 @@ def test_continued_answer_goes_on_where_it_was(lag):
     assert joined.output_ids == tuple(whole)
     assert joined.covered_chars == sum(len(f"[{token}]") for token in whole)
     assert engine.finished("b").usage.prompt_tokens == 27
+
+
+def test_blocks_are_shown_while_siblings_join_and_copies_are_due(lag):
+    """A copy's fill runs ahead of what its request has drawn: the text is that which is known."""
+    engine = fake_engine(lag=lag)
+    core = engine.core
+    params = SamplingParams(temperature=0.0, max_tokens=12, seed=0)
+    for name in "abc":
+        core.add_request(name, PROMPT, params, sibling="" if name == "a" else "a")
+    query = query_of(BlockText(0))
+    num_shown = 0
+    while core.has_work:
+        core.step()
+        for request in core.requests.values():
+            for index, block_id in enumerate(request.block_table):
+                reply = query.reply(engine, BlockText(block_id), None)
+                first = index * core.pool.block_size
+                shown = len(reply.token_ids)
+                assert PLACEHOLDER_TOKEN not in reply.token_ids
+                holders = [r for r in core.requests.values() if block_id in r.block_table]
+                expected = tuple(holders[0].token_ids[first : first + shown])
+                assert reply.token_ids == expected
+                num_shown += shown
+    assert num_shown > 3 * len(PROMPT)
+
+
+def test_account_of_a_fork_counts_its_own_work():
+    engine = CheckedEngine(64)
+    engine.add("a", PROMPT, max_tokens=60)
+    for _ in range(40):
+        engine.step()
+    engine.core.fork("a", "b", "c", 0)
+    engine.run()
+    usage, parents = engine.finished("b").usage, engine.finished("a").usage
+    assert usage.prompt_tokens == len(PROMPT)
+    # Found in the pool: the prompt, and of the parent's answer what is no part of the prompt.
+    assert usage.cached_tokens == len(PROMPT)
+    # All of the answer's text, but at the rate of what was drawn since.
+    assert usage.output_tokens == parents.output_tokens == 60
+    assert usage.tokens_per_s <= 1.5 * parents.tokens_per_s

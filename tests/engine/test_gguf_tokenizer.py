@@ -126,4 +126,5 @@ def test_named_tokens_and_template_go_into_the_config() -> None:
 def test_all_that_ends_a_turn() -> None:
     assert end_token_ids(metadata()) == [2]
     assert end_token_ids(metadata(eot_token_id=0, eom_token_id=2)) == [0, 2]
+    assert end_token_ids(metadata(eos_token_ids=[2, 0, 1])) == [0, 1, 2]
     assert end_token_ids({}) == []

@@ -24,6 +24,7 @@ from tests.helpers.config_entries import config_of
         ("LlamaForCausalLM", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ("LlamaForCausalLM", {"query_pre_attn_scalar": 5}, "query_pre_attn_scalar"),
         ("LlamaForCausalLM", {"hidden_act": "relu2"}, "activation relu2"),
+        ("LlamaForCausalLM", {"hidden_act": []}, r"activation \[\]"),
         ("Qwen2ForCausalLM", {"layer_types": ["linear_attention"] * 7}, "linear_attention"),
         (
             "MistralForCausalLM",

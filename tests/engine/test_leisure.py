@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
-from engine.api.commands import LoadModel
+from engine.api.client import Arrivals, QueueClient
+from engine.api.commands import LoadModel, Pin, Shutdown
 from engine.api.events import EngineStats, ModelLoaded, RequestFinished
+from engine.api.params import ChatMessage, SamplingParams
+from engine.encoding import INLINE_CHARS
 from engine.model_loader import ModelLoader
 from engine.snapshotter import Snapshotter
+from engine.worker import Worker
 from tests.helpers.engine_cases import CheckedEngine
-from tests.helpers.fake_loaded import fake_engine
+from tests.helpers.fake_loaded import CharTokenizer, fake_engine
 from tests.helpers.talk import Talk, submit
 
 
@@ -119,3 +124,31 @@ def test_what_cannot_be_prepared_is_no_harm(monkeypatch: pytest.MonkeyPatch, tal
     assert ask(talk, "a").error is None
     time.sleep(0.1)
     assert len(preparing.calls) == 1
+
+
+def test_a_pin_between_two_parts_of_a_recount_is_no_fault() -> None:
+    """It was being encoded when the recount began, and is concluded in the middle of it."""
+    client, posted = QueueClient(), threading.Event()
+    worker = Worker(Arrivals(client), posted)
+    engine = fake_engine()
+    prompt = CharTokenizer().encode_text("hello engine, hello pool")
+    engine.core.generate([prompt], SamplingParams(max_tokens=2))
+    slot, snapshotter = worker._slot, Snapshotter(engine.core, 1)
+    slot.engine, slot.snapshotter, slot.checked = engine, snapshotter, False
+    long = "hello engine, hello pool" + "x" * INLINE_CHARS
+    try:
+        worker._handle(client, Pin("c", (ChatMessage("user", long),)))
+        # A part of the pool is counted.
+        for _ in range(2):
+            worker._work()
+        assert posted.wait(30.0)
+        assert not slot.checked
+        worker._conclude_encodings()
+        assert engine.core.pool.num_pinned > 0
+        for _ in range(100):
+            worker._work()
+        assert slot.checked
+        assert (snapshotter.invariant_violations, snapshotter.invariant_message) == (0, "")
+    finally:
+        worker._shutdown(client, Shutdown())
+        worker.run()

@@ -142,3 +142,7 @@ def test_unloading_ends_a_load_and_another_one_follows(
     talk.send(LoadModel(str(models), str(file), config=CONFIG, command_id="two"))
     talk.until(ModelLoaded, timeout_s=60.0, command_id="two")
     assert not any(event.command_id == "one" for event in talk.events if type(event) is ModelLoaded)
+    # Nor is its progress taken for that of the next one.
+    told = [event.command_id for event in talk.events if type(event) is ModelLoading]
+    assert told == sorted(told)
+    assert set(told) == {"one", "two"}

@@ -6,7 +6,9 @@ The window does that seldom and later, and on a GPU the next model needs the roo
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from engine.api.events import (
 from engine.api.params import EngineConfig
 from engine.engine_builder import build_engine
 from engine.model_commands import ModelCommands
-from engine.model_loader import LoadedEngine, ModelLoader
+from engine.model_loader import LoadedEngine, LoadOutcome, ModelLoader
 from engine.model_runner import ModelRunner
 from tests.helpers.talk import submit, talk_with_engine
 from tests.helpers.tiny_gguf import TinyGguf
@@ -91,6 +93,72 @@ def test_what_torch_keeps_is_given_back_where_a_gpu_is_in_use(
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     give_back()
     assert calls == [1]
+
+
+def load_of(folder: Path) -> LoadModel:
+    path = TinyGguf().write(folder / "tiny.gguf")
+    config = EngineConfig(device="cpu", dtype="float32", num_blocks=64)
+    return LoadModel(str(folder), str(path), config=config)
+
+
+def runner_of(engine: LoadedEngine) -> weakref.ref[object]:
+    assert isinstance(engine.core._runner, ModelRunner)
+    return weakref.ref(engine.core._runner)
+
+
+def test_a_model_that_was_ready_goes_with_the_load_that_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_cycles_found: None
+) -> None:
+    runners: list[weakref.ref[object]] = []
+    alive: list[bool] = []
+    put = ModelLoader._put
+
+    def unloading(self: ModelLoader, outcome: LoadOutcome) -> None:
+        if isinstance(outcome, LoadedEngine):
+            runners.append(runner_of(outcome))
+            self.outcomes.append(outcome)
+            # It finds the model ready, and nobody has taken it yet.
+            talk.send(UnloadModel())
+            self._changed()
+        else:
+            put(self, outcome)
+
+    monkeypatch.setattr(ModelLoader, "_put", unloading)
+    monkeypatch.setattr("engine.model_commands._FAREWELL_S", 60.0)
+    monkeypatch.setattr(
+        "engine.model_commands.give_back",
+        lambda: alive.append(any(runner() is not None for runner in runners)),
+    )
+    with talk_with_engine() as talk:
+        talk.send(load_of(tmp_path))
+        talk.until(ModelUnloaded, timeout_s=60.0)
+        assert alive == [False]
+
+
+def test_a_load_that_is_cancelled_as_it_ends_keeps_no_model(tmp_path: Path) -> None:
+    class LateDeque(deque[LoadOutcome]):
+        """The cancellation comes after the look whether there is one, before the model."""
+
+        def append(self, outcome: LoadOutcome) -> None:
+            if isinstance(outcome, LoadedEngine):
+                made.append(outcome.info.name)
+                loader.cancel()
+            super().append(outcome)
+
+    made: list[str] = []
+    begin = threading.Event()
+
+    class Held(ModelLoader):
+        def _load(self) -> LoadedEngine:
+            assert begin.wait(60.0)
+            return super()._load()
+
+    loader = Held(load_of(tmp_path), lambda: None)
+    loader.outcomes = LateDeque()
+    begin.set()
+    assert loader.join(60.0)
+    assert len(made) == 1
+    assert not loader.outcomes
 
 
 @pytest.mark.parametrize("ends", ["well", "with an error", "cancelled"])

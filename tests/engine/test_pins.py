@@ -66,3 +66,25 @@ def test_pinned_blocks_are_named_when_a_prompt_cannot_fit():
     engine.core.pins.pin("c", PROMPT)
     with pytest.raises(PromptExceedsPoolError, match="2 pinned"):
         engine.add("b", range(48))
+
+
+def test_trimmed_pins_keep_the_common_beginning():
+    engine = warmed()
+    engine.core.pins.pin("c", PROMPT)
+    engine.core.pins.pin("d", PROMPT)
+    engine.core.pins.trim("c", [*PROMPT, 1, 2])
+    engine.core.pins.trim("nobody", [1])
+    assert engine.core.pool.num_pinned == 2
+    # They differ in the second block.
+    engine.core.pins.trim("d", [*PROMPT[:12], 901])
+    engine.core.pins.trim("c", [*PROMPT[:12], 901])
+    engine.check()
+    assert engine.core.pool.num_pinned == 1
+    engine.core.pins.lapse()
+    engine.core.pins.renew("c")
+    engine.check()
+    assert engine.core.pool.num_pinned == 1
+    engine.core.pins.trim("c", [])
+    engine.core.pins.unpin("c")
+    engine.check()
+    assert engine.core.pool.num_pinned == 0

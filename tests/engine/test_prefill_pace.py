@@ -8,10 +8,14 @@ import pytest
 
 from engine.api.params import EngineConfig, SamplingParams
 from engine.block_hash import root_hash
+from engine.block_manager import BlockManager
+from engine.block_pool import BlockPool
 from engine.core import EngineCore
 from engine.limits import ModelLimits
 from engine.metrics import EngineMetrics
 from engine.prompt_sizes import MAX_PROMPT_TOKENS, fitting, prompt_rows, unpadded
+from engine.request import Request
+from engine.scheduler import Scheduler
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepResult
 from tests.benchmarks.runners import NullStream
 
@@ -173,3 +177,22 @@ def test_the_pace_that_is_shown_does_not_leap_either() -> None:
     # Shorter than a usual step of decodes and its own tokens.
     metrics.record_step(0.1001, 4, 64)
     assert metrics.prefill_tokens_per_s <= 1.4 * usual
+
+
+@pytest.mark.parametrize("block_size", [8, 12, 15, 16, 64])
+def test_chunks_grow_again_after_one_slow_step(block_size: int) -> None:
+    config = EngineConfig(block_size=block_size, token_budget=2048, watermark=0.0)
+    pool, metrics = BlockPool(8192 // block_size, block_size), EngineMetrics()
+    scheduler = Scheduler(BlockManager(pool, root_hash("pace")), config, metrics)
+    # The machine slept.
+    metrics.record_step(20.0, 0, 64)
+    prompt = Request("a", "a", [3] * 4000, 4000, SamplingParams(), 0, 0.0)
+    scheduler.add(prompt)
+    num_steps = 0
+    while prompt.num_uncomputed_tokens:
+        (chunk,) = scheduler.schedule().prefills
+        prompt.num_computed_tokens += chunk.num_tokens
+        metrics.record_step(0.03 + 0.002 * chunk.num_tokens, 0, chunk.num_tokens)
+        num_steps += 1
+    # With the smallest chunks it would take 250, or 500 with blocks of 8.
+    assert num_steps < 100

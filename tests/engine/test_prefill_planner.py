@@ -1,5 +1,6 @@
 """Prompt tokens are divided fairly by tokens, whatever the sizes of prompts, blocks and budgets."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,3 +108,34 @@ def test_every_step_moves_and_shares_differ_by_little(block_size, lengths, budge
             shares = [steps.got.get(name, 0) for name in unfinished]
             behind = min(steps.got.get(r.request_id, 0) for r in left)
             assert max(shares) - behind <= 2 * quantum + block_size
+
+
+@pytest.mark.parametrize("budget", [1, 2, 15, 16, 20, 31, 32])
+def test_shares_of_less_than_a_block_starve_nobody(budget):
+    """Neither the focused conversation nor the others wait until the other side is done."""
+    steps = Steps(16, focused=frozenset("f"))
+    pending = [request("f", 4000), request("a", 40)]
+    computed = {"f": 0, "a": 0}
+    for _ in range(200):
+        for name, count in steps.step(pending, budget):
+            computed[name] += count
+        if not pending[1].num_uncomputed_tokens:
+            break
+        # At most half for the focused while another waits, but for the ends of blocks.
+        assert abs(computed["f"] - computed["a"]) <= 32
+    assert computed["a"] == 40
+    assert computed["f"] >= 40 - 32
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from([8, 16, 64]), st.integers(2, 300), st.integers(1, 3), st.integers(1, 3))
+def test_focused_and_others_both_move_in_every_step(block_size, budget, num_focused, num_others):
+    names = [*(f"f{i}" for i in range(num_focused)), *(f"o{i}" for i in range(num_others))]
+    steps = Steps(block_size, frozenset(name for name in names if name[0] == "f"))
+    pending = [request(name, 3000) for name in names]
+    for _ in range(40):
+        chunks = steps.step(pending, budget)
+        assert sum(count for _, count in chunks) <= budget
+        if {r.request_id[0] for r in pending if r.num_uncomputed_tokens} != {"f", "o"}:
+            return
+        assert {name[0] for name, _ in chunks} == {"f", "o"}

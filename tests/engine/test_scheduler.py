@@ -241,3 +241,17 @@ def test_copy_of_a_victim_leaves_the_step_with_it():
     assert early.phase is Phase.PREEMPTED
     assert output.block_copies == ((1, 2),)
     assert [chunk.request.request_id for chunk in output.decodes] == ["late", "early's", "late's"]
+
+
+def test_nothing_is_reserved_once_the_last_paused_request_has_given_way():
+    sched = scheduler(num_blocks=20, watermark=0.1)
+    paused, large = request("p", 20), request("r", 150, first=100)
+    sched.add(paused)
+    run_step(sched)
+    sched.pause(paused)
+    sched.add(large)
+    # 19 blocks of 20: with two in reserve it could never run.
+    assert chunks(run_step(sched))[0][0] == "r"
+    notes = sched.queues.take_notes()
+    assert [victim for victim, _, _ in notes.preempted] == [paused]
+    assert notes.outgrown == []

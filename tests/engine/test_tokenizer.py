@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.api.errors import InvalidValueError, ModelFileError, UnsupportedModelError
+from engine.chat_format import ChatFormat
 from engine.loading.model_folder import open_model
 from engine.tokenizer import Tokenizer
 from tests.helpers.starter import starter_files, starter_gguf
@@ -145,6 +146,19 @@ def test_end_tokens_are_the_union_of_all_three_files(tmp_path: Path) -> None:
     assert files.tokenizer().eos_token_ids == {0, 10, 11, 12}
 
 
+@pytest.mark.parametrize("eos", [{}, {"eos_token": None}, {"eos_token": {"content": None}}])
+def test_where_no_end_token_is_named_no_word_becomes_one(
+    eos: dict[str, object], tmp_path: Path
+) -> None:
+    merges = ("N o", "No n", "Non e")
+    path = TinyGguf(merges=merges).write(tmp_path / "tiny.gguf")
+    folder = open_model(path, tmp_path / "models").folder
+    (folder / "tokenizer_config.json").write_text(json.dumps(eos), encoding="utf-8")
+    tokenizer = Tokenizer.from_folder(folder, [2])
+    assert tokenizer.token_id("None") is not None
+    assert tokenizer.eos_token_ids == {2}
+
+
 def test_fingerprint_follows_tokenizer_and_template(tmp_path: Path) -> None:
     path = TinyGguf().write(tmp_path / "tiny.gguf")
     folder = open_model(path, tmp_path / "models").folder
@@ -166,6 +180,23 @@ def test_a_damaged_tokenizer_json_says_so(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"', encoding="utf-8")
     with pytest.raises(ModelFileError, match=r"tokenizer\.json is damaged"):
         Tokenizer.from_folder(tmp_path)
+
+
+def test_a_tokenizer_json_that_is_no_text_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(b'{"version": "\xff"}')
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json is damaged: byte 13 is no text"):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_a_template_that_is_no_text_can_be_replaced_by_one_that_is_chosen(tmp_path: Path) -> None:
+    path = TinyGguf().write(tmp_path / "tiny.gguf")
+    files = open_model(path, tmp_path / "models")
+    (files.folder / "chat_template.jinja").write_bytes(b"{{ \xff")
+    tokenizer = files.tokenizer()
+    with pytest.raises(ModelFileError, match=r"chat_template\.jinja is damaged: byte 3"):
+        ChatFormat.from_folder(files.folder, tokenizer)
+    chosen = ChatFormat.from_folder(files.folder, tokenizer, "chatml")
+    assert (chosen.name, chosen.has_own) == ("chatml", True)
 
 
 def test_half_a_surrogate_pair_is_an_error_of_this_text(starter: Tokenizer) -> None:

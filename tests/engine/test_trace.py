@@ -98,3 +98,116 @@ def test_every_line_is_one_json_object(tmp_path):
     _, path = recorded(tmp_path)
     for line in path.read_text(encoding="utf-8").splitlines():
         assert isinstance(json.loads(line), dict)
+
+
+def changed(lines, number, *path, value):
+    """The line with that number, counted from 1, with a value in it replaced."""
+    line = json.loads(lines[number - 1])
+    *way, last = path
+    place = line
+    for key in way:
+        place = place[key]
+    place[last] = value
+    return [*lines[: number - 1], json.dumps(line), *lines[number:]]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("seq",), True),
+        (("step",), 2**31),
+        (("step",), "3"),
+        (("cause",), None),
+        (("request_id",), 5),
+        (("conversation_id",), ["c1"]),
+        (("kind",), "burnt"),
+        (("block_id",), -1),
+        (("block_id",), 2**40),
+        (("block_id",), 1.0),
+        (("source_block_id",), -2),
+        (("after",), 7),
+        (("after", 0), "lost"),
+        (("after", 1), -1),
+        (("after", 1), 65_536),
+        (("after", 2), "00ff"),
+        (("after", 2), "zz"),
+        (("after", 3), 4),
+        (("after", 4), 65_536),
+        (("after", 4), float("nan")),
+        (("before", 5), True),
+        (("before", 5), 2**70),
+    ],
+)
+def test_event_with_a_value_that_no_pool_has_names_the_line(tmp_path, path, value):
+    _, file = recorded(tmp_path)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if '"kind":"filled"' in line)
+    file.write_text("\n".join(changed(lines, number, *path, value=value)), encoding="utf-8")
+    _snapshot, events = read_trace(file)
+    for _ in range(number - 3):
+        next(events)
+    with pytest.raises(TraceError, match=f"Line {number} of .* no event"):
+        next(events)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("start",), -1),
+        (("start",), "0"),
+        (("removed",), 5),
+        (("removed",), ["a"]),
+        (("added",), [-1]),
+        (("added",), [True]),
+        (("added",), [2**31]),
+    ],
+)
+def test_table_with_a_value_that_no_pool_has_names_the_line(tmp_path, path, value):
+    _, file = recorded(tmp_path)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if '"added"' in line)
+    file.write_text("\n".join(changed(lines, number, *path, value=value)), encoding="utf-8")
+    with pytest.raises(TraceError, match=f"Line {number} of .* no event"):
+        list(read_trace(file)[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("last_seq",), 0.5),
+        (("step",), 2**31),
+        (("num_blocks",), 13),
+        (("num_blocks",), -12),
+        (("block_size",), 0),
+        (("prefill_tokens_per_s",), float("nan")),
+        (("decode_tokens_per_s",), float("inf")),
+        (("time_s",), "now"),
+        (("invariant_message",), None),
+        (("owners",), [1]),
+        (("owners",), []),
+        (("pool",), []),
+        (("pool", "fill"), "00"),
+        (("pool", "state"), "07" * 12),
+        (("pool", "owner"), "ff7f0000" * 12),
+        (("requests",), [[]]),
+        (("requests", 0, "block_table"), [12]),
+        (("requests", 0, "block_table"), [-1]),
+        (("requests", 0, "num_tokens"), "20"),
+        (("requests", 0, "phase"), 1),
+    ],
+)
+def test_snapshot_with_a_value_that_no_pool_has_is_refused(tmp_path, path, value):
+    _, file = recorded(tmp_path, start_after=6)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = changed(lines, 2, "snapshot", *path, value=value)
+    file.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(TraceError, match=r"Line 2 of .* no snapshot"):
+        read_trace(file)
+
+
+def test_line_that_is_nested_without_end_is_no_json(tmp_path):
+    _, file = recorded(tmp_path)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("\n".join([*lines[:3], "[" * 200_000]), encoding="utf-8")
+    with pytest.raises(TraceError, match=r"Line 4 of .* no JSON"):
+        list(read_trace(file)[1])

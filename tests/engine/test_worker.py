@@ -211,7 +211,10 @@ def test_slow_motion_spaces_the_steps(talk, monkeypatch):
     assert time.monotonic() - started > 9 / 50.0
 
 
-@pytest.mark.parametrize("command", [SetRate(0.0), StepEngine(0), SubscribePool(0.0)])
+@pytest.mark.parametrize(
+    "command",
+    [SetRate(0.0), SetRate(1e-12), StepEngine(0), SubscribePool(0.0), SubscribePool(1e-12)],
+)
 def test_impossible_values_are_refused_by_name(talk, command):
     talk.send(command)
     failed = talk.until(CommandFailed, command=type(command).__name__)

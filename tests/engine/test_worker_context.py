@@ -178,3 +178,20 @@ def test_inspector_and_comparison_read_the_shortened_history() -> None:
         CompareBackends("c", messages, "dense", context=dropping(2)),
     ):
         assert query_of(command).encode(engine, command) == expected
+
+
+def test_a_pinned_conversation_goes_on_past_the_cut(talk: Talk) -> None:
+    """Its own pins of what has been cut off must not be what its next prompt has no room for."""
+    messages = [ChatMessage("system", "s" * 16)]
+    num_dropped = 0
+    for turn in range(20):
+        messages.append(ChatMessage("user", chr(ord("a") + turn) * 40))
+        talk.send(Submit((f"r{turn}",), "c", tuple(messages), GREEDY, dropping(num_dropped)))
+        num_dropped = queued(talk, f"r{turn}").cut.num_messages
+        done = talk.until(RequestFinished, request_id=f"r{turn}")
+        assert isinstance(done, RequestFinished)
+        assert done.error is None
+        assert done.limit == "max_tokens"
+        talk.send(Pin("c", tuple(messages), dropping(num_dropped)))
+        messages.append(ChatMessage("assistant", "x" * 10))
+    assert num_dropped > 0

@@ -29,6 +29,9 @@ class NumberStream:
 
     ids: list[int] = field(default_factory=list)
 
+    def follow(self, token_ids: Sequence[int]) -> None:
+        """Nothing that was told is held back."""
+
     def feed(self, token_ids: Sequence[int]) -> Piece:
         self.ids.extend(token_ids)
         return Piece("".join(f"[{token}]" for token in token_ids))

@@ -223,7 +223,7 @@ class FakeEngine(QueueClient):
     def _load(self, command: LoadModel) -> None:
         self._drop_model()
         for stage, fraction in (("weights", 0.0), ("weights", 0.5), ("warm_up", 0.0)):
-            self.post(ModelLoading(stage, fraction))
+            self.post(ModelLoading(stage, fraction, command_id=command.command_id))
             time.sleep(self._load_s / 3)
         while self.hold_load.is_set():
             time.sleep(0.005)

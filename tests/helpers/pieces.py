@@ -22,15 +22,24 @@ class PieceTokenizer:
         return _PARTS[token_id % len(_PARTS)]
 
 
-def visible_text(token_ids: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:
+def visible_text(
+    token_ids: Sequence[int], stop: Sequence[str], given_ids: Sequence[int] = ()
+) -> tuple[str, bool]:
     """The text of a whole answer decoded at once and whether one of ``stop`` ends it.
 
     The stop that is complete first counts, of several at once the longest; its text is not shown.
+    It may begin in the text of ``given_ids``, which was shown before.
     """
-    data = b"".join(_PARTS[token_id % len(_PARTS)] for token_id in token_ids)
+    data = _bytes_of(token_ids)
+    given = _bytes_of(given_ids).decode("utf-8", "replace")
     # Without what the last bytes begin: no stop can lie there.
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
-    ends = [(text.find(part) + len(part), text.find(part)) for part in stop if part in text]
+    text = given + codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+    found = [(text.find(part, max(len(given) - len(part) + 1, 0)), part) for part in stop]
+    ends = [(at + len(part), at) for at, part in found if at >= 0]
     if ends:
-        return text[: min(ends)[1]], True
+        return text[len(given) : min(ends)[1]], True
     return data.decode("utf-8", "replace"), False
+
+
+def _bytes_of(token_ids: Sequence[int]) -> bytes:
+    return b"".join(_PARTS[token_id % len(_PARTS)] for token_id in token_ids)

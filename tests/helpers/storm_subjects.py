@@ -58,16 +58,16 @@ class IntegerSubject(Subject):
         )
 
     def expected(self, asked: Asked) -> Expected:
-        return self._known(asked.ids, asked.params)
+        return self._known(asked.ids, asked.answer_start, asked.params)
 
-    def _say(self, given: tuple[int, ...], params: SamplingParams) -> Expected:
+    def _say(self, given: tuple[int, ...], start: int, params: SamplingParams) -> Expected:
         ids = list(given)
         while True:
             ids.append(next_token([(token, position) for position, token in enumerate(ids)]))
             new = tuple(ids[len(given) :])
             if new[-1] in END_IDS and not params.ignore_eos:
                 return Expected(new, FinishReason.STOP)
-            if visible_text(new, params.stop)[1]:
+            if visible_text(new, params.stop, given[start:])[1]:
                 return Expected(new, FinishReason.STOP)
             if len(new) >= params.max_tokens:
                 return Expected(new, FinishReason.LENGTH, "max_tokens")

@@ -31,12 +31,13 @@ class EngineStatusChanged(Event):
 @dataclass(frozen=True, slots=True)
 class ModelLoading(Event):
     """``stage``: fetch, read, expand, weights, convert, tokenizer, warm_up. ``fraction`` of it,
-    from 0 to 1.
+    from 0 to 1. ``command_id``: of the ``LoadModel`` that it is about.
     """
 
     stage: str
     fraction: float
     detail: str = ""
+    command_id: str = ""
 
 
 class TemplateNote(StrEnum):
