@@ -40,8 +40,11 @@ class BlockTexts(QObject):
         self._wanted = None
         if model is None or block_id < 0 or not int(model.fill[block_id]):
             return
-        # The same hash is the same text; an unfinished block has none yet, and grows.
+        # The same hash is the same text. An unfinished block has none: what is asked of it serves
+        # this once, and what was asked before may have been of another conversation's.
         key = (block_id, int(model.block_hash[block_id]), int(model.fill[block_id]))
+        if not key[1]:
+            self._asked = {name: asked for name, asked in self._asked.items() if asked != key}
         self._wanted = key
         if key in self._known:
             self._known.move_to_end(key)
@@ -62,7 +65,8 @@ class BlockTexts(QObject):
         key = self._asked.pop(event.command_id, None)
         if key is None:
             return
-        self._known[key] = event.text
+        if key[1]:
+            self._known[key] = event.text
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         if key == self._wanted:

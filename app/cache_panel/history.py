@@ -27,8 +27,8 @@ _KINDS = tuple(BlockEventKind)
 _KIND_CODES = {str(kind): code for code, kind in enumerate(_KINDS)}
 _STATE_CODES = {str(state): code for code, state in enumerate(_STATES)}
 # seq, step, block, source, kind, cause, request, conversation; twice: state, ref_count, pins, fill,
-# owner, hash; last step, step, source of a copy and last use before.
-_PACKED = struct.Struct("<qiii B HII BHHHI8s BHHHI8s iiii")
+# owner, hash; last step, step, source of a copy, last use and tokens found before.
+_PACKED = struct.Struct("<qiii B HII BHHHI8s BHHHI8s iiiii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class History:
                 _STATE_CODES[after.state], after.ref_count, after.pins, after.fill,
                 codes[after.owner], after.block_hash,
                 undo.last_step, undo.step, undo.copied_from, undo.last_use,
+                undo.hit_tokens,
             )
         )  # fmt: skip
 

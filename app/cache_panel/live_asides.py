@@ -78,6 +78,7 @@ class LiveAsides(QObject):
         shown, live = self._view.model, self._live_model()
         if shown is not None and live is not None and block_id >= 0:
             now, then = int(live.block_hash[block_id]), int(shown.block_hash[block_id])
-            if now != then:
+            # Two unfinished blocks have no hash to be told apart by.
+            if shown is not live and (now != then or not then):
                 shown = None
         self._texts.want(shown, block_id)

@@ -143,6 +143,11 @@ class LivePanel(QWidget):
         return self.recorder
 
     @property
+    def _has_pool(self) -> bool:
+        """False from the moment a model is to go: the engine may still tell of its pool then."""
+        return self._session.model_state.status is ModelStatus.READY
+
+    @property
     def restarts(self) -> int:
         """How often the stream did not fit and the panel started again from a snapshot."""
         return self._feed.restarts
@@ -196,6 +201,8 @@ class LivePanel(QWidget):
 
     @Slot(object)
     def _on_bridge_block_events_received(self, batch: BlockEvents) -> None:
+        if not self._has_pool:
+            return
         self._events.extend(batch.events)
         self._refresh_soon()
 
@@ -230,20 +237,25 @@ class LivePanel(QWidget):
 
     @Slot()
     def _on_session_model_state_changed(self) -> None:
-        if self._session.model_state.status is not ModelStatus.READY:
+        if not self._has_pool:
             self.recorder.stop()
-            if self.model is not None:
+            self.metrics.part()
+            self._events.clear()
+            was_shown = self.model is not None
+            self._feed.begin(self._feed.newest)
+            if was_shown:
                 # The pool went with its model.
-                self._feed.begin(self._feed.newest)
                 self.view.set_model(None)
                 self.branches.show_pool(None)
                 self.view.tape.clear()
-                self.metrics.part()
                 self.scrubber.follow(None, self._feed.history)
                 self.scrubber.show_bar()
                 self.pace.set_model_present(False)
-        if self._subscribed and not self._wait_timer.isActive():
-            self._wait_timer.start(FIRST_WAIT_MS)
+        else:
+            self.metrics.join()
+            if self._subscribed:
+                # The pool's first snapshot comes before word of its model, and was left alone.
+                self._wait_timer.start(FIRST_WAIT_MS)
 
     # --- showing ---
 
@@ -255,6 +267,8 @@ class LivePanel(QWidget):
             self._refresh()
 
     def _refresh(self) -> None:
+        if not self._has_pool:
+            return
         events, self._events = self._events, []
         snapshot = self._bridge.latest_snapshot()
         replaced = self._feed.take(snapshot, events)

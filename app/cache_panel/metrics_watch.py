@@ -25,6 +25,7 @@ class MetricsWatch(QObject):
         self.view = MetricsView(self.metrics, themes.theme)
         self._bridge = bridge
         self._meter = meter
+        self._is_parted = False
         themes.changed.connect(self._on_theme_changed)
 
     def start(self) -> None:
@@ -39,9 +40,15 @@ class MetricsWatch(QObject):
         self._bridge.stats_changed.disconnect(self._on_bridge_stats_changed)
 
     def part(self) -> None:
-        """The model went: its figures are no longer those of now."""
-        self.metrics.interrupt(time.monotonic())
-        self.view.show_metrics()
+        """The model went: its figures are no longer those of now, and the last ones come late."""
+        if not self._is_parted:
+            self._is_parted = True
+            self.metrics.interrupt(time.monotonic())
+            self.view.show_metrics()
+
+    def join(self) -> None:
+        """A model is there."""
+        self._is_parted = False
 
     @Slot(object)
     def _on_bridge_engine_event(self, event: Event) -> None:
@@ -49,6 +56,8 @@ class MetricsWatch(QObject):
 
     @Slot(object)
     def _on_bridge_stats_changed(self, stats: EngineStats) -> None:
+        if self._is_parted:
+            return
         with self._meter:
             self.metrics.note_stats(time.monotonic(), stats)
             self.view.show_metrics()

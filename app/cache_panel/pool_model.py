@@ -94,23 +94,30 @@ class PoolModel(PoolState):
         block = event.block_id
         if not self._replace(event, event.before, event.after):
             return None
+        kind, request_id = event.kind, event.request_id
+        is_settled = kind is BlockEventKind.FILLED and request_id in self._forked
         undo = Undo(
             last_step=self._last_step[block],
             step=self.step,
             copied_from=self.copied_from.get(block, -1),
             last_use=self._last_use[block],
+            hit_tokens=self.hit_tokens.get(request_id, 0) if is_settled else 0,
         )
         if is_use(event):
             self._last_use[block] = event.step
-        if event.kind is BlockEventKind.COPIED:
+        if kind is BlockEventKind.COPIED:
             self.copied_from[block] = event.source_block_id
         elif undo.copied_from >= 0 and event.after.state != BlockState.USED:
             del self.copied_from[block]
         if writes_kv(event):
             self._last_step[block] = event.step
             self.written.add(block)
-        if event.kind is BlockEventKind.HIT:
-            self._add_hit_tokens(event.request_id, event.after.fill)
+        if kind is BlockEventKind.HIT:
+            self._add_hit_tokens(request_id, event.after.fill)
+            if event.cause == "fork":
+                self._forked.add(request_id)
+        elif is_settled:
+            self._settle_hit_tokens(event)
         return undo
 
     def _backward_block(self, event: BlockChanged, undo: Undo) -> bool:
@@ -125,12 +132,27 @@ class PoolModel(PoolState):
             self.copied_from.pop(event.block_id, None)
         if event.kind is BlockEventKind.HIT:
             self._add_hit_tokens(event.request_id, -event.after.fill)
+        elif undo.hit_tokens:
+            self.hit_tokens[event.request_id] = undo.hit_tokens
+            self._forked.add(event.request_id)
         return True
 
     def _add_hit_tokens(self, request_id: str, num_tokens: int) -> None:
         total = self.hit_tokens.pop(request_id, 0) + num_tokens
         if total:
             self.hit_tokens[request_id] = total
+
+    def _settle_hit_tokens(self, event: BlockChanged) -> None:
+        """Of the last block that it shares a fork may use less than is in it: the first token that
+        it computes itself says where its own begin.
+        """
+        self._forked.discard(event.request_id)
+        table = self.tables.get(event.request_id)
+        if table is None or event.block_id not in table.blocks:
+            return
+        begun = table.blocks.index(event.block_id) * self.block_size + max(0, event.after.fill - 1)
+        found = self.hit_tokens.get(event.request_id, 0)
+        self._add_hit_tokens(event.request_id, min(begun, found) - found)
 
     def _forward_table(self, event: TableChanged) -> Undo | None:
         undo = Undo(ghost=self.ghosts.get(event.conversation_id), step=self.step)
@@ -142,6 +164,7 @@ class PoolModel(PoolState):
             gone = LiveTable(event.request_id, event.conversation_id, before)
             self.ghosts[event.conversation_id] = self.ghost_of(gone, event.cause)
             self.hit_tokens.pop(event.request_id, None)
+            self._forked.discard(event.request_id)
         return undo
 
     def _backward_table(self, event: TableChanged, undo: Undo) -> bool:

@@ -55,6 +55,7 @@ class PoolState:
         self.tables: dict[str, LiveTable] = {}
         self.ghosts: dict[str, GhostTable] = {}
         self.hit_tokens: dict[str, int] = {}
+        self._forked: set[str] = set()
         self.table_version = 0
         self.dirty: set[int] = set()
         self.written: set[int] = set()
@@ -96,6 +97,7 @@ class PoolState:
         made.tables = {k: replace(t, blocks=list(t.blocks)) for k, t in self.tables.items()}
         made.ghosts, made.hit_tokens = dict(self.ghosts), dict(self.hit_tokens)
         made.dirty, made.written = set(), set()
+        made._forked = set(self._forked)
         made.copied_from = dict(self.copied_from)
         made._owner_index, made._counts = dict(self._owner_index), list(self._counts)
         made._holder = self._holder.copy()

@@ -59,6 +59,7 @@ class Undo:
     step: int = 0
     copied_from: int = -1
     last_use: int = -1
+    hit_tokens: int = 0
 
 
 def category(state: int, ref_count: int, pins: int) -> int:

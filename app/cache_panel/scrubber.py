@@ -13,6 +13,7 @@ from app.cache_panel.pool_view import PoolView
 from app.cache_panel.time_bar import TimeBar
 
 SLICE_S = 0.02
+TELL_MS = 1000
 TAPE_EVENTS = 1000
 """So many events before the moment that is shown fill the tape."""
 
@@ -39,6 +40,10 @@ class Scrubber(QObject):
         self._target = 0
         self._seek_timer = QTimer(self)
         self._seek_timer.timeout.connect(self._seek_on)
+        # How long ago it was changes while nothing happens, too.
+        self._tell_timer = QTimer(self)
+        self._tell_timer.setInterval(TELL_MS)
+        self._tell_timer.timeout.connect(self._tell_moment)
         bar.time_chosen.connect(self.go_to_time)
         bar.step_requested.connect(self.step)
         bar.live_requested.connect(self.go_live)
@@ -61,6 +66,7 @@ class Scrubber(QObject):
 
     def _leave(self) -> None:
         self._seek_timer.stop()
+        self._tell_timer.stop()
         self._past = None
 
     # --- following the present ---
@@ -68,14 +74,23 @@ class Scrubber(QObject):
     def follow(self, model: PoolModel | None, history: History) -> None:
         """The present has gone on; old events are forgotten, but not those of the past shown."""
         if model is not self._model or history is not self._history:
-            self._seek_timer.stop()
-            self._model, self._history, self._past = model, history, None
+            self._leave()
+            self._model, self._history = model, history
         limit = history.droppable(time.monotonic())
         if self._past is not None:
-            if history.is_crowded():
-                self._past.seek(limit)
+            if history.is_crowded() and self._target < limit:
+                self._move_on(limit)
             limit = min(limit, self._past.position)
         history.drop(limit)
+
+    def _move_on(self, position: int) -> None:
+        """The moment that is shown can be kept no longer: on to the oldest one that can."""
+        past = self._past
+        if past is not None and position - past.position > self._history.end - position:
+            # There are fewer events on the way back from the present.
+            self._past = None
+        self._frozen_s = self._history.moments[-1].time_s
+        self.go_to(position)
 
     def show_bar(self) -> None:
         """Draws the timeline and its words again."""
@@ -95,7 +110,14 @@ class Scrubber(QObject):
         timeline.show_history(
             history, model.num_blocks, model.watermark_blocks, self._frozen_s, moment.time_s
         )
-        self._bar.show_past(moment, self._past.model.step, newest.time_s - moment.time_s)
+        self._tell_moment()
+
+    def _tell_moment(self) -> None:
+        """Says in words which moment of the past is shown, on today's clock."""
+        moment = self.rows_moment
+        if self._past is not None and moment is not None:
+            ago_s = time.monotonic() - moment.time_s
+            self._bar.show_past(moment, self._past.model.step, ago_s)
 
     # --- going back and forth ---
 
@@ -129,6 +151,7 @@ class Scrubber(QObject):
         if self._past is None:
             self._past = Past(self._model, self._history)
             self._frozen_s = self._history.moments[-1].time_s
+            self._tell_timer.start()
             self._view.set_model(self._past.model)
         self._target = position
         if not self._seek_timer.isActive():

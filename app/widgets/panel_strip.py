@@ -34,7 +34,7 @@ class PanelStrip(QPushButton):
     ) -> None:
         super().__init__(parent)
         self._session = session
-        self._stats: EngineStats | None = bridge.latest_stats
+        self._stats: EngineStats | None = None
         self._status: EngineStatusChanged | None = bridge.latest_status
         self._theme = themes.theme
         themes.changed.connect(self._on_theme_changed)
@@ -50,6 +50,8 @@ class PanelStrip(QPushButton):
         bridge.status_changed.connect(self._on_status_changed)
         session.model_state_changed.connect(self._on_model_state_changed)
         self.hide()
+        if bridge.latest_stats is not None:
+            self._on_stats_changed(bridge.latest_stats)
 
     def sizeHint(self) -> QSize:
         return QSize(super().sizeHint().width(), _HEIGHT)
@@ -62,6 +64,9 @@ class PanelStrip(QPushButton):
         self.update()
 
     def _on_stats_changed(self, stats: EngineStats) -> None:
+        if self._session.model_state.status is not ModelStatus.READY:
+            # Of the model that is to go: the engine tells of it until it has gone.
+            return
         self._stats = stats
         if self.isVisible():
             self._show()

@@ -13,7 +13,7 @@ from app.session_state import ModelStatus
 from app.widgets.buttons import plain_tip
 from app.widgets.template_words import template_words
 from app.widgets.words import error_words, model_words
-from engine.api.events import EngineStats
+from engine.api.events import EngineStats, EngineStatusChanged
 
 
 class StatusStrip(QStatusBar):
@@ -43,6 +43,9 @@ class StatusStrip(QStatusBar):
         self.addPermanentWidget(self.speed)
         session.model_state_changed.connect(self._on_model_state_changed)
         bridge.stats_changed.connect(self._on_stats_changed)
+        bridge.status_changed.connect(self._on_status_changed)
+        self._rate = 0.0
+        self._is_paused = bridge.latest_status is not None and bridge.latest_status.paused
         self._on_model_state_changed()
         if bridge.latest_stats is not None:
             self._on_stats_changed(bridge.latest_stats)
@@ -64,13 +67,26 @@ class StatusStrip(QStatusBar):
         self.model.setAccessibleName(tr("Model library: {model}", model=words))
         if state.status is not ModelStatus.READY:
             self.pool.setText("")
-            self.speed.setText("")
+            self._rate = 0.0
+            self._show_speed()
         elif not self.pool.text() and state.info is not None:
             self._show_pool(0, 0, state.info.num_blocks)
 
     def _on_stats_changed(self, stats: EngineStats) -> None:
+        if self._session.model_state.status is not ModelStatus.READY:
+            # Of the model that is to go: the engine tells of it until it has gone.
+            return
         self._show_pool(stats.used_blocks, stats.cached_blocks, stats.free_blocks)
-        rate = stats.decode_tokens_per_s if stats.num_running else 0.0
+        self._rate = stats.decode_tokens_per_s if stats.num_running else 0.0
+        self._show_speed()
+
+    def _on_status_changed(self, status: EngineStatusChanged) -> None:
+        self._is_paused = status.paused
+        self._show_speed()
+
+    def _show_speed(self) -> None:
+        # Of a paused engine no stats come, and the rate it had is not what it does.
+        rate = 0.0 if self._is_paused else self._rate
         self.speed.setText(tr("{rate} tok/s", rate=f"{rate:.0f}") if rate else "")
 
     def _show_pool(self, used: int, cached: int, free: int) -> None:

@@ -11,10 +11,11 @@ from app.bridge import Bridge
 from app.cache_panel.block_tables import BlockTables
 from app.cache_panel.panel import CachePanel
 from app.cache_panel.pool_model import PoolModel
+from app.session_state import ModelState, ModelStatus
 from app.theme import ThemeManager
 from engine.api.client import start_engine
-from engine.api.commands import Cancel, LoadModel, SetRate, Submit
-from engine.api.events import Event, ModelLoaded, RequestFinished
+from engine.api.commands import Cancel, LoadModel, SetRate, Submit, UnloadModel
+from engine.api.events import Event, ModelLoaded, ModelUnloaded, RequestFinished
 from engine.api.params import ChatMessage, SamplingParams
 from engine.api.snapshot import Snapshot
 from tests.helpers.fake_loaded import install_fake_loader
@@ -161,3 +162,39 @@ def test_a_panel_that_takes_the_place_of_another_shows_an_idle_pool(
     assert tables is not None
     qtbot.waitUntil(lambda: [strip.number for strip in tables.strips] == [1])
     second.hide()
+
+
+def test_pool_that_is_let_go_while_answers_run_is_shown_no_longer(
+    qtbot: QtBot, stage: Stage
+) -> None:
+    def turn(status: ModelStatus) -> None:
+        stage.session.model_state = ModelState(status)
+        stage.session.model_state_changed.emit()
+
+    def told(event: Event) -> None:
+        """As the session does: before the next event is told."""
+        if isinstance(event, ModelLoaded):
+            turn(ModelStatus.READY)
+
+    stage.bridge.engine_event.connect(told)
+    stage.panel.show()
+    for loads in (1, 2):
+        turn(ModelStatus.LOADING)
+        stage.bridge.send(LoadModel(models_dir=""))
+        stage.bridge.send(SetRate(STEPS_PER_S))
+        qtbot.waitUntil(lambda n=loads: stage.count(ModelLoaded) == n)
+        qtbot.waitUntil(lambda: stage.panel.model is not None)
+        names = {stage.ask(number, 300) for number in (1, 2)}
+        qtbot.waitUntil(lambda n=names: n <= stage.model.tables.keys())
+        live = stage.panel.live
+        assert live is not None
+        # In the middle of a delivery that the panel has not looked at.
+        qtbot.waitUntil(lambda p=live: stage.bridge.latest_snapshot() is not p._feed.newest)
+        stage.bridge.send(UnloadModel())
+        turn(ModelStatus.NO_MODEL)
+        assert stage.panel.model is None
+        qtbot.waitUntil(lambda n=loads: stage.count(ModelUnloaded) == n)
+        live.refresh()
+        assert stage.panel.model is None
+        assert live.view.model is None
+        assert live.restarts == 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from app.cache_panel.meter import Meter, Pacer
+from app.cache_panel.past import Past
 from app.cache_panel.pool_model import PoolModel
 from tests.helpers.panel_stage import PanelStage, live_of, panel_stage, shown
 from tests.helpers.recorded_run import state_of
@@ -149,6 +153,68 @@ def test_the_past_that_is_shown_is_not_forgotten(
     live.time_bar.live_button.click()
     happen(qtbot, stage, 20)
     assert history.end - history.first < 600
+
+
+@pytest.mark.parametrize("max_events", [100, 1000])
+def test_the_past_moves_on_in_slices_when_more_happens_than_can_be_kept(
+    qtbot: QtBot, stage: PanelStage, monkeypatch: pytest.MonkeyPatch, max_events: int
+) -> None:
+    budgets: list[float] = []
+    seek = Past.seek
+
+    def seek_noting(past: Past, position: int, budget_s: float = math.inf) -> bool:
+        budgets.append(budget_s)
+        return seek(past, position, budget_s)
+
+    happen(qtbot, stage, 3)
+    live = live_of(stage)
+    live.time_bar.back_button.click()
+    then = model_of(stage).last_seq
+    monkeypatch.setattr("app.cache_panel.history.MAX_EVENTS", max_events)
+    monkeypatch.setattr(Past, "seek", seek_noting)
+    history = live._feed.history
+    while history.end < 1600:
+        happen(qtbot, stage, 200)
+    qtbot.waitUntil(lambda: not live.scrubber._seek_timer.isActive())
+    past = live.scrubber._past
+    assert past is not None
+    assert max(budgets) < 1.0
+    assert live.scrubber.is_past
+    assert model_of(stage) is past.model
+    assert model_of(stage).last_seq > then
+    assert history.first <= past.position <= history.end
+    # Not only the pool has moved on, but what is painted of it, the events and the time, too.
+    assert past.model.take_dirty() == (set(), set())
+    assert all(row.last_step == past.model.step for row in list(live.view.tape.rows)[-1:])
+    assert f"Step {past.model.step:,} " in live.time_bar.timeline.words
+    truth = Past(live.model, history)
+    truth.seek(past.position)
+    assert state_of(past.model) == state_of(truth.model)
+    live.time_bar.live_button.click()
+    assert model_of(stage) is live.model
+
+
+def test_how_long_ago_it_was_counts_a_rest_too(
+    qtbot: QtBot, stage: PanelStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happen(qtbot, stage, 3)
+    live = live_of(stage)
+    rest_s = 6.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + rest_s)
+    monkeypatch.setattr("app.cache_panel.scrubber.time", clock)
+
+    def ago_s() -> float:
+        found = re.search(r"([0-9.]+) s ago", live.time_bar.timeline.words)
+        assert found is not None
+        return float(found[1])
+
+    live.time_bar.back_button.click()
+    assert 6.0 <= ago_s() < 30.0
+    # It goes on while nothing happens.
+    rest_s = 30.0
+    qtbot.waitUntil(lambda: ago_s() >= 30.0)
+    live.time_bar.live_button.click()
+    assert not live.scrubber._tell_timer.isActive()
 
 
 def test_a_hidden_panel_gives_the_past_up(qtbot: QtBot, stage: PanelStage) -> None:

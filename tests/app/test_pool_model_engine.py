@@ -7,6 +7,8 @@ from contextlib import suppress
 
 import pytest
 
+from app.cache_panel.history import History
+from app.cache_panel.past import Past
 from app.cache_panel.pool_model import PoolModel
 from app.cache_panel.pool_values import Undo
 from engine.api.errors import UnknownIdError
@@ -108,3 +110,53 @@ def test_model_equals_the_engine_after_every_step_and_backwards(seed: int, lag: 
     assert wanted | {BlockEventKind.COPIED} <= talk.kinds
     assert any("preempt" in cause for cause in talk.causes), talk.causes
     talk.rewind()
+
+
+def test_answers_to_one_prompt_take_from_the_cache_what_the_engine_says() -> None:
+    engine = CheckedEngine(NUM_BLOCKS, BLOCK_SIZE)
+    snapshots = Snapshotter(engine.core, block_bytes=1024)
+    model = PoolModel.from_snapshot(snapshots.snapshot(0.0))
+    # Ends within a block, and with the end of one.
+    for name, length in (("a", 20), ("b", 24)):
+        prompt = [len(name) + length + i for i in range(length)]
+        engine.add(name, prompt, max_tokens=20)
+        engine.add(f"{name}2", prompt, max_tokens=20, sibling=name)
+    history = []
+    for step in range(6):
+        if step == 4:
+            engine.core.fork("a", "fork", "c9", seed=None)
+        engine.step()
+        for event in engine.fold.events[model.last_seq :]:
+            before = dict(model.hit_tokens)
+            undo = model.forward(event)
+            assert undo is not None, model.inconsistency
+            history.append((before, event, undo))
+    found = {r.request_id: r.num_cached_tokens for r in engine.core.requests.values()}
+    assert (found["a2"], found["b2"]) == (19, 23)
+    assert found["fork"] > 20
+    assert model.hit_tokens == {name: count for name, count in found.items() if count}
+    middle = model.copy()
+    for before, event, undo in reversed(history):
+        assert model.backward(event, undo), model.inconsistency
+        assert model.hit_tokens == before
+    assert model.apply([event for _before, event, _undo in history])
+    assert model.hit_tokens == middle.hit_tokens
+
+
+def test_a_packed_past_takes_from_the_cache_what_the_present_does() -> None:
+    engine = CheckedEngine(NUM_BLOCKS, BLOCK_SIZE)
+    model = PoolModel.from_snapshot(Snapshotter(engine.core, 1024).snapshot(0.0))
+    history = History()
+    engine.add("a", list(range(20)), max_tokens=20)
+    engine.add("a2", list(range(20)), max_tokens=20, sibling="a")
+    seen = [dict(model.hit_tokens)]
+    for _ in range(6):
+        engine.step()
+        for event in engine.fold.events[model.last_seq :]:
+            assert model.apply([event], history.add)
+            seen.append(dict(model.hit_tokens))
+    assert seen[-1] == {"a2": 19}
+    past = Past(model, history)
+    for position in [*range(history.end, -1, -1), *range(history.end + 1)]:
+        past.seek(position)
+        assert past.model.hit_tokens == seen[position]

@@ -113,6 +113,26 @@ def test_inconsistent_event_stops_there_and_the_way_back_stays_open(
     assert "Line 153" in player.trouble
 
 
+def test_number_that_no_pool_has_stops_there_and_the_way_back_stays_open(
+    run: RecordedRun, tmp_path: Path
+) -> None:
+    number = 0
+
+    def overfill(lines: list[str]) -> None:
+        nonlocal number
+        number = next(n for n in range(100, len(lines)) if '"kind":"filled"' in lines[n]) + 1
+        value = json.loads(lines[number - 1])
+        value["after"][4] += 65_536
+        lines[number - 1] = json.dumps(value) + "\n"
+
+    player = loaded(damaged(run, tmp_path / "overfilled.ndjson", overfill))
+    assert f"at line {number}." in player.trouble
+    assert player.seek(len(player.events))
+    assert player.position == number - 3
+    assert player.seek(0)
+    assert state_of(player.model) == truth_of(run.truths[0])
+
+
 def plant(at: int) -> Callable[[list[str]], None]:
     """Puts a wrong ``before`` into the event at that index."""
 
