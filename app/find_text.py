@@ -15,7 +15,7 @@ from app.markdown_math import with_sources
 _TAG = re.compile(r"<[^>]*>")
 _CELL_END = re.compile(r"</t[dh]>")
 _BLANKS = str.maketrans({"\n": " ", "\u00a0": " ", "\u2028": " ", "\u2029": " ", "\t": " "})
-_SIGNS = str.maketrans("", "", "*_~`\\#>|-+[]()!$ \n\t\u00a0")
+_SIGNS = str.maketrans("", "", "*_~`\\#>|-+[]()!$ \r\n\t\u00a0")
 _HIDING = ("](", "&", "<", "://")
 
 

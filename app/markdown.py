@@ -2,8 +2,9 @@
 
 Markdown is cut into *units*: a top-level block, or one item of a top-level list. Nested lists and
 code inside items become blocks of their own, with an indent. While an answer streams, every unit
-but the last is closed: it will not change any more, whatever comes. Only the tail is parsed again.
-An open fence is not parsed at all: it gains lines, in segments of ``SEGMENT_LINES``.
+but the last is closed: it will not change any more, whatever comes. A formula without its end keeps
+open what it may yet be cut out of. Only the tail is parsed again. An open fence is not parsed at
+all: it gains lines, in segments of ``SEGMENT_LINES``.
 
 All text is escaped; there is no raw HTML, no image and no link other than http, https and mailto.
 """
@@ -25,8 +26,9 @@ from app.markdown_blocks import (
     parse_units,
     segments,
 )
+from app.markdown_math import undecided_line
 from app.markdown_slices import NOTHING_OPEN, SliceStart
-from app.markdown_tables import SEGMENT_ROWS, continued
+from app.markdown_tables import LONGEST_TABLE, SEGMENT_ROWS, continued
 
 OPEN_TEXT_LIMIT = 6000
 
@@ -42,7 +44,8 @@ class MarkdownStream:
         """``start``: what was open before ``text``, if it is a slice of another one."""
         self.closed: list[Block] = []
         self.open: list[Block] = []
-        self._tail = start.head + text
+        self._tail = start.head
+        self._has_return = False
         self._fence: Fence | None = None
         if start.fence:
             language = language_of(start.info)
@@ -50,6 +53,7 @@ class MarkdownStream:
         self._list_mark = start.list_mark
         self._next_number = start.next_number
         self._columns = start.columns
+        self.append(text)
 
     @property
     def blocks(self) -> list[Block]:
@@ -57,6 +61,13 @@ class MarkdownStream:
 
     def append(self, text: str) -> None:
         """Adds text. Cheap; nothing is parsed before ``refresh``."""
+        if self._has_return:
+            text = f"\r{text}"
+        # The parser ends a line at each of \r\n, \r and \n; here all lines end with \n. A \r at the
+        # end stays behind: it and a \n that may come are one line end.
+        self._has_return = text.endswith("\r")
+        if "\r" in text:
+            text = text.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n")
         self._tail += text
 
     def refresh(self) -> None:
@@ -68,6 +79,8 @@ class MarkdownStream:
         """The text is complete: everything is closed. ``fence_goes_on``: in the next slice, or so
         does a table with these ``columns``.
         """
+        if self._has_return:
+            self._tail, self._has_return = f"{self._tail}\n", False
         self.refresh()
         if self._fence is not None:
             fence, self._fence = self._fence, None
@@ -89,20 +102,31 @@ class MarkdownStream:
         if self._columns and units:
             units[0] = replace(units[0], blocks=continued(units[0].blocks, self._columns))
         starts = _line_starts(self._tail)
-        num_complete = len(starts) - 1
+        # What is left open, from its first line on: the line that has no end, and a formula that
+        # has no end, which may yet be cut out of a list or a table.
+        undecided = undecided_line(self._tail, starts)
+        first_open = len(starts) - 1 if undecided is None else undecided
         num_closed = 0
-        while num_closed + 1 < len(units) and units[num_closed + 1].start < num_complete:
+        while num_closed + 1 < len(units) and units[num_closed + 1].start < first_open:
             self._close(units[num_closed])
             num_closed += 1
         rest = units[num_closed:]
+        first_left = rest[0].start if num_closed else 0
         if num_closed:
-            self._tail = self._tail[starts[rest[0].start] :]
+            self._tail = self._tail[starts[first_left] :]
             self._columns = ()
         self.open = [block for unit in rest for block in unit.blocks]
         if self._open_fence():
             return True
-        self._split_long_table()
-        return self._split_long_quote() or self._split_long_text()
+        if not rest:
+            return False
+        if len(rest) == 1:
+            self._split_long_table(first_open - first_left)
+        # Characters of the first unit that are its own, whatever comes.
+        ends = [rest[1].start] if rest[1:] else []
+        ends += [] if undecided is None else [undecided]
+        settled = starts[min(ends)] - starts[first_left] if ends else len(self._tail)
+        return self._split_long_quote(settled) or self._split_long_text(settled, rest[0])
 
     def _close(self, unit: Unit) -> None:
         self.closed.extend(unit.blocks)
@@ -146,25 +170,29 @@ class MarkdownStream:
         self.open = segments(replace(fence, lines=list(shown)), is_last=True)
         return False
 
-    def _split_long_table(self) -> None:
-        """Closes all segments but the last of a long table."""
+    def _split_long_table(self, num_settled: int) -> None:
+        """Closes the segments that a long table has for sure, by the first lines of the tail."""
         segments_, kinds = self.open, {block.kind for block in self.open}
         if len(segments_) < 2 or kinds != {TABLE} or segments_[0].quote or segments_[0].indent:
             return
         head, rows = (lines := self._tail.lstrip("\n").split("\n"))[:2], lines[2:]
-        for segment in segments_[:-1]:
+        num_settled -= self._tail.count("\n") + 1 - len(rows)
+        num_sure = max(0, -(-(num_settled - LONGEST_TABLE) // SEGMENT_ROWS))
+        num_closed = min(num_sure, len(segments_) - 1)
+        for segment in segments_[:num_closed]:
             source = ([] if self._columns else head) + rows[:SEGMENT_ROWS]
             self.closed.append(replace(segment, source="\n".join(source)))
             self._columns = segment.columns
             del rows[:SEGMENT_ROWS]
-        self.open = segments_[-1:]
+        self.open = segments_[num_closed:]
         self._tail = "\n".join(head + rows)
 
-    def _split_long_quote(self) -> bool:
-        """Closes the front of a long quotation, at an empty line of it."""
+    def _split_long_quote(self, settled: int) -> bool:
+        """Closes the front of a long quotation, at an empty line within ``settled`` characters."""
         if len(self._tail) <= OPEN_TEXT_LIMIT or not self.open or not self.open[0].quote:
             return False
-        *_, last = (None, *_QUOTE_GAP.finditer(self._tail, 0, len(self._tail) - 1))
+        gaps = _QUOTE_GAP.finditer(self._tail, 0, len(self._tail) - 1)
+        *_, last = (None, *(gap for gap in gaps if gap.end() <= settled))
         if last is None or len(_QUOTE_FENCE.findall(self._tail, 0, last.start())) % 2:
             return False
         front, self._tail = self._tail[: last.end()], self._tail[last.end() :]
@@ -173,9 +201,9 @@ class MarkdownStream:
         self.open = []
         return True
 
-    def _split_long_text(self) -> bool:
+    def _split_long_text(self, settled: int, unit: Unit) -> bool:
         """Closes the front of a paragraph that grew so long that parsing it again would stall."""
-        if len(self._tail) <= OPEN_TEXT_LIMIT or len(self.open) != 1 or self.open[0].kind != TEXT:
+        if settled <= OPEN_TEXT_LIMIT or [block.kind for block in unit.blocks] != [TEXT]:
             return False
         cut = self._tail.rfind(" ", OPEN_TEXT_LIMIT // 2, OPEN_TEXT_LIMIT)
         cut = cut + 1 if cut > 0 else OPEN_TEXT_LIMIT
@@ -204,11 +232,11 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _closes(line: str, mark: str) -> bool:
-    stripped = line.strip(" \t\r")
+    stripped = line.strip(" \t")
     indent = len(line) - len(line.lstrip(" "))
     return indent <= 3 and len(stripped) >= len(mark) and set(stripped) == {mark[0]}
 
 
 def _outdent(line: str, indent: int) -> str:
     spaces = len(line) - len(line.lstrip(" "))
-    return line[min(indent, spaces) :].rstrip("\r")
+    return line[min(indent, spaces) :]

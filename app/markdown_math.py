@@ -7,7 +7,8 @@ transcript draws a formula; copying gives its source.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,19 @@ PLACEHOLDER = "\ufffc"
 """Stands in text for a formula; Qt's own character for an object in text."""
 
 MATH, OPEN_MATH = "math", "open_math"
+LONGEST_DISPLAY = 5_000
+"""Characters of a formula over several lines. An opener has so long to find its partner: text that
+streams waits for it, and is parsed again meanwhile.
+"""
 _PAIRS = (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"))
 _BLOCK_PAIRS = {"$$": "$$", "\\[": "\\]"}
 _MAX_INLINE = 600
 _ENVIRONMENT = re.compile(r"\\begin\{(equation|align|gather|multline|eqnarray|aligned)(\*?)\}")
+# Where one may begin: after nothing but the marks of quotations and list items.
+_DISPLAY = re.compile(
+    r"^(?:[ \t>]|[-+*][ \t]|\d{1,9}[.)][ \t])*(?P<opener>\$\$|\\\[|\\begin\{)", re.MULTILINE
+)
+_BLANK_LINE = re.compile(r"^[ \t]*\n", re.MULTILINE)
 _DOLLAR_END = re.compile(r"(?<![\s\\])\$(?![0-9A-Za-z])")
 # "$10 (about 8) to 20$": an amount of money, and words.
 _PROSE = re.compile(r"\d[^\\^_={}<>]*\s[A-Za-z]{2,}")
@@ -58,6 +68,52 @@ def with_sources(text: str, formulas: Iterable[Formula]) -> str:
     for formula in formulas:
         text = text.replace(PLACEHOLDER, formula.source, 1)
     return text
+
+
+def undecided_line(text: str, starts: Sequence[int]) -> int | None:
+    """Number of the first line that may yet begin a formula, whose partner has not come; None if no
+    text that may follow makes a formula of what is there.
+
+    ``starts``: offset of each line of ``text``; the last one has no end yet. The line may also be
+    one that ends a formula, or stands in code: it is safe to take too much for undecided.
+    """
+    end = starts[-1]
+    begin = max(0, len(text) - LONGEST_DISPLAY)
+    for blank in _BLANK_LINE.finditer(text, begin, end):
+        begin = blank.end()
+    for found in _DISPLAY.finditer(text, begin, end):
+        at = found.start("opener")
+        closer = _closer(text, at)
+        if closer and text.find(closer, at + 2, end) < 0:
+            return bisect_right(starts, at) - 1
+    return None
+
+
+def display_end(text: str, at: int) -> int:
+    """Where the line after the formula set apart that begins at ``at`` begins, or −1 if there is
+    none. The end of ``text`` if it ends before its partner comes.
+    """
+    closer = _closer(text, at)
+    if not closer:
+        return -1
+    limit = text.rfind("\n", 0, at) + 1 + LONGEST_DISPLAY
+    first, newline, _rest = text[at : limit + 1].partition("\n")
+    if closer in first[2:]:
+        is_whole = first.rstrip().endswith(closer) and first[2 : first.index(closer, 2)].strip()
+        return at + len(first + newline) if is_whole else -1
+    second = at + len(first + newline)
+    found = text.find(closer, second, limit)
+    if found < 0 and len(text) > limit:
+        return -1
+    until = len(text) if found < 0 else found
+    if _BLANK_LINE.search(text, second, until):
+        return -1
+    if found < 0:
+        return len(text)
+    end = text.find("\n", found, limit + 1)
+    end = min(len(text), limit + 1) if end < 0 else end
+    last = text[found:end].rstrip().rstrip(".,;")
+    return min(end + 1, len(text)) if end <= limit and last.endswith(closer) else -1
 
 
 def add_math(parser: MarkdownIt) -> None:
@@ -105,22 +161,32 @@ def _dollar_end(text: str, start: int, limit: int) -> int:
 def _block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     """``$$``, ``\\[`` or an environment at the start of a line, up to its partner.
 
-    No blank line inside. Without a partner what there is of it is one block too, shown as it is:
-    its lines would else be lists and titles until the partner comes.
+    No blank line inside, and at most ``LONGEST_DISPLAY`` characters. Without a partner what there
+    is of it is one block too, shown as it is: its lines would else be lists and titles until the
+    partner comes.
     """
     first = _line(state, start_line).strip()
-    closer = _closer(first)
+    closer = _closer(first, 0)
     if not closer or state.is_code_block(start_line):
         return False
     line, kind = start_line, MATH
     if closer not in first[2:]:
+        begin = state.src.rfind("\n", 0, state.bMarks[start_line]) + 1
+        limit = begin + LONGEST_DISPLAY
+        is_inside = state.level > 0 or end_line < state.lineMax
+        may_be_open = not is_inside and len(state.src) <= limit
+        # Looked for at once first: many lines may begin like this one.
+        if not may_be_open and state.src.find(closer, state.eMarks[start_line], limit) < 0:
+            return False
         line += 1
-        while line < end_line and closer not in _line(state, line):
+        while line < end_line and state.eMarks[line] <= limit and closer not in _line(state, line):
             if state.isEmpty(line):
                 return False
             line += 1
+        if line < end_line and state.eMarks[line] > limit:
+            return False
         if line >= end_line:
-            if state.level or end_line < state.lineMax:
+            if is_inside:
                 return False
             kind = OPEN_MATH
     elif not first.endswith(closer) or not first[2 : first.index(closer, 2)].strip():
@@ -137,11 +203,12 @@ def _block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> b
     return True
 
 
-def _closer(first: str) -> str:
-    environment = _ENVIRONMENT.match(first)
+def _closer(text: str, at: int) -> str:
+    """What ends the formula that begins at ``at``; empty if none does."""
+    environment = _ENVIRONMENT.match(text, at)
     if environment is not None:
         return f"\\end{{{environment.group(1)}{environment.group(2)}}}"
-    return _BLOCK_PAIRS.get(first[:2], "")
+    return _BLOCK_PAIRS.get(text[at : at + 2], "")
 
 
 def _line(state: StateBlock, line: int) -> str:

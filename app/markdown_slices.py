@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from app.markdown_blocks import SEGMENT_LINES
+from app.markdown_math import LONGEST_DISPLAY, display_end
 from app.markdown_tables import SEGMENT_ROWS, columns_of
 
 SLICE_CHARS = 5_000
@@ -75,13 +76,16 @@ class _Slicer:
     """Walks over the lines once. Offsets are those of ``text``."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        # Each of \r\n, \r and \n ends a line; as many characters as before, so that offsets hold.
+        self._text = text = text.replace("\r\n", " \n").replace("\r", "\n")
         self._slices: list[TextSlice] = []
         self._start = 0
         self._state = NOTHING_OPEN
         self._after_blank = True
         self._in_paragraph = False
         self._fence: SliceStart | None = None
+        self._formula_end = -1
+        self._whole_until = 0
         self._item_indent = 0
         self._item_is_empty = False
         self._item_fence = ""
@@ -101,6 +105,11 @@ class _Slicer:
             end = len(text) if end < 0 else end
             self._take_line(at, text[at:end])
             at = end + 1
+            if self._formula_end >= 0:
+                # No cut within it, whatever its lines look like; after it comes a new block.
+                at, self._formula_end = self._formula_end, -1
+                self._after_blank, self._in_paragraph = True, False
+                self._line_before = self._head = ""
         self._slices.append(TextSlice(self._start, len(text), self._state))
         return self._slices
 
@@ -110,6 +119,7 @@ class _Slicer:
         if not bare.strip():
             self._after_blank, self._in_paragraph = True, False
             self._line_before = self._head = ""
+            self._whole_until = 0
             if self._item_is_empty:
                 # An item that begins with a blank line has ended with it.
                 self._item_indent, self._item_is_empty = _NEVER, False
@@ -142,7 +152,7 @@ class _Slicer:
         """A line while a list is open. False: the line ends the list."""
         if indent >= self._item_indent:
             self._item_is_empty = False
-            self._take_item_line(bare)
+            self._take_item_line(at + indent, bare, indent - self._item_indent)
             if self._after_blank and at - self._start > _LONGEST_ITEM:
                 self._cut(at, NOTHING_OPEN)
             return True
@@ -155,15 +165,17 @@ class _Slicer:
             if self._is_long(at):
                 state = SliceStart(list_mark=mark, next_number=self._number)
                 self._cut(at, state if goes_on else NOTHING_OPEN)
-            self._open_item(found, mark, indent)
+            self._open_item(at, found, mark, indent)
             return True
         starts_other = bare.startswith(("#", ">", "```", "~~~")) or _is_rule(bare)
+        starts_other = starts_other or self._display_end(at + indent) >= 0
         if self._after_blank or (starts_other and indent <= 3):
             self._item_indent, self._list_mark = 0, ""
             return False
         return True
 
-    def _take_item_line(self, bare: str) -> None:
+    def _take_item_line(self, at: int, bare: str, indent: int) -> None:
+        """``bare`` begins at ``at``; ``indent`` within the item."""
         if self._item_fence:
             if _closes(bare, self._item_fence):
                 self._item_fence = ""
@@ -171,15 +183,17 @@ class _Slicer:
         found = _opened_fence(bare)
         if found is not None:
             self._item_fence = found.group(1)
+        elif indent <= 3:
+            self._formula_end = self._display_end(at)
 
-    def _open_item(self, found: re.Match[str], mark: str, indent: int) -> None:
+    def _open_item(self, at: int, found: re.Match[str], mark: str, indent: int) -> None:
         spaces = len(found.group(4) or " ")
         self._item_indent = indent + len(found.group(1)) + (spaces if spaces <= 4 else 1)
         self._list_mark = mark
         bare = found.string[found.end() :]
         self._item_is_empty = not bare.strip()
         self._item_fence = ""
-        self._take_item_line(bare)
+        self._take_item_line(at + indent + found.end(), bare, 0 if spaces <= 4 else spaces - 1)
 
     # --- everything else ---
 
@@ -196,17 +210,26 @@ class _Slicer:
             self._fence = SliceStart(fence.group(1), indent, fence.group(2))
             self._in_paragraph, self._head = False, ""
             return
+        if indent <= 3 and (end := self._display_end(at + indent)) >= 0:
+            if self._is_long(at) and (self._after_blank or end < len(self._text)):
+                self._cut(at, NOTHING_OPEN)
+            self._formula_end = end
+            return
         if self._after_blank and indent == 0 and self._is_long(at):
             self._cut(at, NOTHING_OPEN)
         elif self._head:
             self._take_row(at)
         elif self._is_overdue(at) and indent == 0 and not _UNDERLINE.match(bare):
             self._cut(at, NOTHING_OPEN)
+        is_opener = not self._head and bare.startswith(("$$", "\\[", "\\begin{"))
+        if is_opener and at >= self._whole_until:
+            # At the end of a slice it would look like a formula that has no end yet.
+            self._whole_until = at + LONGEST_DISPLAY + 2
         is_rule = _is_rule(bare)
         found = _item(bare) if indent <= 3 and not is_rule else None
         if found is not None and (not self._in_paragraph or _interrupts(found, bare)):
             self._number = int(found.group(2) or 1)
-            self._open_item(found, found.group(3) or found.group(1), indent)
+            self._open_item(at, found, found.group(3) or found.group(1), indent)
             self._in_paragraph, self._head = False, ""
             return
         self._in_paragraph = not is_rule and bare[0] != "#"
@@ -235,11 +258,14 @@ class _Slicer:
             if self._is_long(at + done):
                 self._cut(at + done, NOTHING_OPEN)
 
+    def _display_end(self, at: int) -> int:
+        return display_end(self._text, at) if self._text[at : at + 1] in ("$", "\\") else -1
+
     def _is_long(self, at: int) -> bool:
-        return at - self._start >= SLICE_CHARS
+        return at - self._start >= SLICE_CHARS and at >= self._whole_until
 
     def _is_overdue(self, at: int) -> bool:
-        return at - self._start >= SLICE_CHARS + LONGEST_PIECE
+        return self._is_long(at) and at - self._start >= SLICE_CHARS + LONGEST_PIECE
 
     def _cut(self, at: int, state: SliceStart, fence_goes_on: bool = False) -> None:
         ended = TextSlice(self._start, at, self._state, fence_goes_on, state.columns)
@@ -250,7 +276,7 @@ class _Slicer:
 @lru_cache(maxsize=8)
 def _closer(mark: str) -> re.Pattern[str]:
     """The line that ends a fence that begins with ``mark``."""
-    return re.compile(rf"^ {{0,3}}{mark[0]}{{{len(mark)},}}[ \t\r]*$", re.MULTILINE)
+    return re.compile(rf"^ {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
 
 
 def _after_lines(text: str, at: int, end: int, lines: int) -> int | None:
@@ -263,7 +289,7 @@ def _after_lines(text: str, at: int, end: int, lines: int) -> int | None:
 
 
 def _closes(bare: str, mark: str) -> bool:
-    stripped = bare.rstrip(" \t\r")
+    stripped = bare.rstrip(" \t")
     return len(stripped) >= len(mark) and set(stripped) == {mark[0]}
 
 
@@ -285,7 +311,7 @@ def _item(bare: str) -> re.Match[str] | None:
 
 def _interrupts(found: re.Match[str], bare: str) -> bool:
     """True if an item may begin right after a line of a paragraph."""
-    return found.end() < len(bare) and found.group(2) in (None, "1")
+    return bool(bare[found.end() :].strip()) and found.group(2) in (None, "1")
 
 
 def between_characters(text: str, at: int) -> int:

@@ -14,7 +14,7 @@ OPEN_TAG, CLOSE_TAG = "<think>", "</think>"
 THOUGHT_SECONDS = "thought_s"
 """Fact of an answer: how long its first reasoning took."""
 
-_BLANK_LINES = re.compile(r"\A(?:[ \t]*\n)+")
+_BLANK_LINES = re.compile(r"\A(?:[ \t]*[\r\n])+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\n]*)$")
 
 
@@ -49,7 +49,8 @@ class ThoughtSplitter:
     def take(self, text: str) -> list[TextPart]:
         """Parts of the text that goes on with ``text``, in order; none of them is empty."""
         parts: list[TextPart] = []
-        *complete, partial = text.split("\n")
+        # A \r ends a line too. \r\n is a line and an empty one, which changes nothing here.
+        *complete, partial = text.replace("\r", "\n").split("\n")
         for line in complete:
             self._line += line
             self._tell_line(parts, is_complete=True)
@@ -138,7 +139,7 @@ class ThoughtSplitter:
     def _follow_fence(self, line: str) -> None:
         found = _FENCE.match(line)
         if self._fence:
-            stripped = line.strip(" \t\r")
+            stripped = line.strip(" \t")
             is_mark = len(stripped) >= len(self._fence) and set(stripped) == {self._fence[0]}
             if is_mark and found is not None:
                 self._fence = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -203,3 +204,22 @@ def test_messages_that_go_take_their_hits_along(transcript: Transcript, qtbot) -
 def test_marked_text_can_be_read(name: str, token: str) -> None:
     theme = load_theme(name)
     assert contrast(theme.color(f"on_{token}"), theme.color(token)) >= 4.5
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_hit_of_a_message_that_was_cut_anew_is_looked_for_again(
+    transcript: Transcript, qtbot, by: int
+) -> None:
+    long = "\n\n".join(f"Paragraph {n} with the needle in it." for n in range(60))
+    messages = [*pair(0, long), *pair(1, long)]
+    transcript.set_messages(messages)
+    bar = find(transcript, "needle", qtbot)
+    finder = transcript.content.finder
+    assert len(finder.hits) == 120
+    # It is another text and out of sight: no hit in it is where it was.
+    transcript.update_message(replace(messages[3], text="One needle."))
+    finder.current = finder.hits[118] if by > 0 else finder.hits[0]
+    bar.step(by)
+    qtbot.waitUntil(lambda: len(finder.hits) == 61 and not finder.is_busy, timeout=20_000)
+    bar.step(by)
+    assert finder.current in finder.hits

@@ -196,12 +196,18 @@ class Finder(QObject):
     # --- showing ---
 
     def _show(self, hit: Hit) -> None:
-        """Brings a hit into sight, unfolded."""
+        """Brings a hit into sight, unfolded. If its message was cut anew since, looks again."""
         self.current = hit
         view, page = self._view, self._view.page
         item = page.items[hit.message]
-        item.parse(hit.section, page.column, page.factory)
-        section = item.sections[hit.section]
+        item.sync(page.column, page.factory)
+        if hit.section < len(item.sections):
+            item.parse(hit.section, page.column, page.factory)
+        section = item.sections[hit.section] if hit.section < len(item.sections) else None
+        if section is None or hit.box >= len(section.boxes):
+            self.content_changed()
+            self._tell()
+            return
         if section.is_folded:
             item.fold(section.thought, False)
         page.place()
