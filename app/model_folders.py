@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer, Signal, Slot
 
-from app.library.scan import FolderScan, look_at, scan_folder
+from app.library.scan import FolderScan, FoundModel, look_at, scan_folder
+
+_LOG = logging.getLogger(__name__)
 
 POLL_MS = 4000
 """Network folders and disks that are unplugged tell nobody; so they are looked into now and then
@@ -56,8 +59,8 @@ class ModelFolders(QObject):
 
         def work() -> None:
             began = time.monotonic()
-            scans = tuple(scan_folder(Path(folder)) for folder in folders)
-            singles = tuple(look_at(Path(path)) for path in files)
+            scans = tuple(map(_scan, folders))
+            singles = tuple(map(_look_at, files))
             # The session may have gone meanwhile.
             with suppress(RuntimeError):
                 self._done.emit(scans, singles, time.monotonic() - began)
@@ -102,3 +105,20 @@ class ModelFolders(QObject):
         if self._scans_again:
             self._scans_again = False
             self.refresh()
+
+
+def _scan(folder: str) -> FolderScan:
+    """A fault with one folder must not keep all models from being listed, for the whole session."""
+    try:
+        return scan_folder(Path(folder))
+    except Exception as error:
+        _LOG.exception("looking into %s", folder)
+        return FolderScan(folder, problem=str(error) or type(error).__name__)
+
+
+def _look_at(path: str) -> FoundModel:
+    try:
+        return look_at(Path(path))
+    except Exception:
+        _LOG.exception("looking at %s", path)
+        return FoundModel(path, exists=False)

@@ -17,7 +17,7 @@ from app.library.descriptions import Descriptions
 from app.library.entry import STARTER_FILE, ModelEntry
 from app.library.places import Places, same_place
 from app.library.scan import FolderScan, FoundModel
-from app.library.speeds import Speed, SpeedBook
+from app.library.speeds import OwnPace, Speed, SpeedBook
 from app.model_folders import ModelFolders
 from engine.api.errors import ErrorInfo
 from engine.api.events import Event, RequestFinished, RequestQueued
@@ -48,7 +48,9 @@ class ModelLibrary(QObject):
         self._found: dict[str, tuple[FoundModel, str]] = {}
         self._descriptions = Descriptions(bridge.send)
         self._last_crowd = -math.inf
+        self._own_pace = OwnPace()
         self._first = ""
+        self._opened: set[str] = set()
         self.scans: tuple[FolderScan, ...] = ()
         self.has_scanned = False
         self.folders = ModelFolders(self._wanted, self)
@@ -147,14 +149,20 @@ class ModelLibrary(QObject):
         self.refresh()
 
     def add_file(self, path: str) -> None:
-        """Lists a model that was opened by its path, unless it lies in a watched folder."""
-        path = os.path.abspath(path)
-        folders = [self.models_dir, *self.places.folders]
-        is_inside = any(Path(path).is_relative_to(folder) for folder in folders)
-        if not is_inside or path in self.places.hidden:
-            self.places.add_file(path)
+        """Lists a model that was opened by its path, unless it is found in a watched folder."""
+        self._show(path)
         if self.has_scanned:
             self.refresh()
+
+    def _show(self, path: str) -> None:
+        path = os.path.abspath(path)
+        folders = [self.models_dir, *self.places.folders]
+        if any(Path(path).is_relative_to(folder) for folder in folders):
+            # It may lie deeper than is looked, or hidden: the next scan tells.
+            self.places.show(path)
+            self._opened.add(path)
+        else:
+            self.places.add_file(path)
 
     def remove(self, path: str) -> None:
         """Takes a model off the list. Its files stay."""
@@ -166,7 +174,7 @@ class ModelLibrary(QObject):
 
     def bring_back(self, path: str) -> None:
         """Lists a model again that was taken off."""
-        self.places.add_file(path)
+        self._show(path)
         self.refresh()
 
     def show_all(self) -> None:
@@ -213,6 +221,16 @@ class ModelLibrary(QObject):
         if self._drop_load_errors() or is_new:
             self.changed.emit()
         self._describe_next()
+        self._keep_opened()
+
+    def _keep_opened(self) -> None:
+        """What was opened and not found in a watched folder is listed by itself."""
+        inside = {model.path for scan in self.scans for model in scan.models}
+        opened, self._opened = sorted(self._opened - inside - set(self.places.files)), set()
+        for path in opened:
+            self.places.add_file(path)
+        if opened:
+            self.refresh()
 
     def _drop_load_errors(self) -> bool:
         session = self._session
@@ -225,8 +243,9 @@ class ModelLibrary(QObject):
 
     def handle(self, event: Event) -> bool:
         """Takes descriptions; True if this was one. Notes the speed of answers."""
+        is_own_pace = self._own_pace.take(event)
         if isinstance(event, RequestQueued | RequestFinished):
-            self._note_speed(event)
+            self._note_speed(event, is_own_pace)
         if not self._descriptions.handle(event):
             return False
         self.changed.emit()
@@ -260,9 +279,9 @@ class ModelLibrary(QObject):
             said if isinstance(said, ErrorInfo) else None,
         )
 
-    def _note_speed(self, event: RequestQueued | RequestFinished) -> None:
+    def _note_speed(self, event: RequestQueued | RequestFinished, is_own_pace: bool) -> None:
         now, state = time.monotonic(), self._session.model_state
-        if isinstance(event, RequestFinished) and state.info is not None:
+        if isinstance(event, RequestFinished) and state.info is not None and is_own_pace:
             began = now - event.usage.total_s
             ran_alone = self._last_crowd < began and self._session.num_running_answers <= 1
             self.speeds.note(state.info, event.usage, ran_alone)

@@ -60,6 +60,9 @@ def wait_s(headers: Mapping[str, str]) -> float:
         return min(float(value), _MAX_WAIT_S)
     with suppress(ValueError):
         until = parsedate_to_datetime(value)
+        if until.tzinfo is None:
+            # "-0000", and no zone at all: it is UTC, as HTTP would have it.
+            until = until.replace(tzinfo=UTC)
         return min(max((until - datetime.now(UTC)).total_seconds(), 1.0), _MAX_WAIT_S)
     # "api";r=0;t=55
     limit = re.search(r";\s*t\s*=\s*(\d+)", headers.get("RateLimit", ""))

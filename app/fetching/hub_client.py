@@ -115,7 +115,11 @@ def first_line(error: Exception) -> str:
 
 def host_of(endpoint: str) -> str:
     """The name of a hub, for people."""
-    return urlsplit(endpoint).hostname or endpoint
+    try:
+        return urlsplit(endpoint).hostname or endpoint
+    except ValueError:
+        # The environment may name anything; what is asked of it says that it is no address.
+        return endpoint
 
 
 @contextmanager

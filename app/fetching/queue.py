@@ -98,10 +98,13 @@ class FetchQueue:
             view, done_bytes=now.done_bytes, speed=now.speed, seconds_left=now.seconds_left
         )
 
-    def bytes_to_come(self) -> int:
-        """What the fetches that run or wait will still take of the disk."""
+    def bytes_to_come(self, but_for: str = "") -> int:
+        """What the fetches that run or wait will still take of the disk, the one with the id
+        ``but_for`` aside.
+        """
         active = (view for view in self.views() if view.state in ACTIVE)
-        return sum(max(0, view.job.total_bytes - view.done_bytes) for view in active)
+        others = (view for view in active if view.job.job_id != but_for)
+        return sum(max(0, view.job.total_bytes - view.done_bytes) for view in others)
 
     def add(self, job: Job) -> str:
         """Puts a fetch at the end; one that is there already goes on. Returns its id.

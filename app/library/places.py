@@ -58,12 +58,17 @@ class Places:
         self._store()
 
     def add_file(self, path: str) -> None:
-        """Lists a model, and shows it again if it was taken out."""
-        if path in self._hidden:
-            self._hidden.discard(path)
-        elif path not in self._files:
+        """Lists a model that no watched folder has, and shows it again if it was taken out."""
+        self._hidden.discard(path)
+        if path not in self._files:
             self._files.append(path)
         self._store()
+
+    def show(self, path: str) -> None:
+        """Lists a model of a watched folder again if it was taken out."""
+        if path in self._hidden:
+            self._hidden.discard(path)
+            self._store()
 
     def remove(self, path: str, is_in_folder: bool) -> None:
         """Takes a model off the list; nothing is deleted.

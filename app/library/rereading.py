@@ -43,7 +43,7 @@ def tokens_read(conversation: Conversation, so_far: Mapping[str, int] = _NONE) -
     for message in reversed(conversation.path()):
         if message.message_id in so_far:
             return so_far[message.message_id]
-        if message.role == ASSISTANT and message.usage is not None:
+        if message.role == ASSISTANT and message.usage is not None and message.usage.prompt_tokens:
             return message.usage.prompt_tokens + message.usage.output_tokens
     return 0
 

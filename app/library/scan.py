@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,8 @@ MAX_FOLDERS = 3000
 
 MISSING, DENIED = "missing", "denied"
 
-_EXPANDED_NAME = "source.json"
+EXPANDED_NAME = "source.json"
+"""In every folder that the engine made from a GGUF, with what it was made from."""
 _WEIGHTS = (WEIGHTS_SUFFIX, *PICKLED_SUFFIXES)
 _GONE = ModelIdentity(0, 0)
 
@@ -100,7 +102,7 @@ def files_of(path: Path) -> list[Path]:
 
 def _models_in(place: Path, files: Sequence[os.DirEntry[str]]) -> Iterator[FoundModel]:
     names = {entry.name for entry in files}
-    if _EXPANDED_NAME in names:
+    if EXPANDED_NAME in names:
         return
     suffixes = {os.path.splitext(name)[1].lower() for name in names}
     if "config.json" in names and suffixes.intersection(_WEIGHTS):
@@ -133,7 +135,11 @@ def _as_folder(place: Path, files: Sequence[os.DirEntry[str]]) -> FoundModel:
     for entry in files:
         suffix = os.path.splitext(entry.name)[1].lower()
         if suffix in _WEIGHTS or suffix == ".json":
-            stat = entry.stat()
+            try:
+                stat = entry.stat()
+            except OSError:
+                # A link that leads nowhere, or a file that has gone meanwhile.
+                continue
             newest = max(newest, stat.st_mtime_ns)
             size += stat.st_size if suffix in _WEIGHTS else 0
     return FoundModel(str(place), ModelIdentity(size, newest))
@@ -147,7 +153,9 @@ def _files_in(place: Path) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            (folders if entry.is_dir() else files).append(entry)
+            # Of a link in a circle nobody can tell; it is no model, and the others are.
+            with suppress(OSError):
+                (folders if entry.is_dir() else files).append(entry)
     return files, folders
 
 

@@ -22,7 +22,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.stored_json import stored_object
-from engine.api.events import ModelInfo, RequestUsage
+from engine.api.events import (
+    EngineStatusChanged,
+    Event,
+    ModelInfo,
+    RequestFinished,
+    RequestPaused,
+    RequestPreempted,
+    RequestQueued,
+    RequestUsage,
+)
 
 MIN_OUTPUT_TOKENS = 8
 MIN_PREFILL_TOKENS = 32
@@ -50,6 +59,37 @@ class Speed:
     decode: float = 0.0
     prefill: float = 0.0
     is_measured: bool = False
+
+
+class OwnPace:
+    """Whether an answer was made as fast as the model can: not in slow motion, while the engine was
+    paused, paused itself, or computed again after it had lost its blocks.
+    """
+
+    def __init__(self) -> None:
+        self._is_slowed = False
+        self._running: set[str] = set()
+        self._slowed: set[str] = set()
+
+    def take(self, event: Event) -> bool:
+        """Takes every event in its order. False at the end of an answer that was held up."""
+        match event:
+            case EngineStatusChanged():
+                self._is_slowed = event.paused or event.steps_per_s is not None
+                if self._is_slowed:
+                    self._slowed |= self._running
+            case RequestQueued():
+                self._running.add(event.request_id)
+                if self._is_slowed:
+                    self._slowed.add(event.request_id)
+            case RequestPaused() | RequestPreempted():
+                self._slowed.add(event.request_id)
+            case RequestFinished():
+                is_own = event.request_id not in self._slowed
+                self._running.discard(event.request_id)
+                self._slowed.discard(event.request_id)
+                return is_own
+        return True
 
 
 class SpeedBook:

@@ -22,6 +22,7 @@ from app.fetching.errors import (
     UnsafeNameError,
 )
 from app.fetching.hub import Hub, endpoint_of
+from app.fetching.hub_answers import wait_s
 from app.fetching.names import query_of
 from app.fetching.progress import SpeedMeter
 from tests.helpers.hub_server import HubServer, Repo, status
@@ -96,6 +97,20 @@ def test_an_answer_that_is_no_listing_is_an_error_of_the_hub(
 def test_an_address_that_is_none_is_an_error_of_the_hub() -> None:
     with pytest.raises(HubAnswerError):
         Hub("ftp://example.org").search("a")
+
+
+def test_an_address_of_which_nothing_can_be_read_is_named_and_refused() -> None:
+    hub = Hub("https://[hub")
+    assert hub.host == "https://[hub"
+    with pytest.raises(HubAnswerError):
+        hub.search("a")
+
+
+@pytest.mark.parametrize("zone", ["", " -0000", " +0000", " GMT"])
+def test_a_date_to_wait_for_is_read_in_every_zone_and_without_one(zone: str) -> None:
+    until = format_datetime(datetime.now(UTC) + timedelta(seconds=500)).removesuffix(" +0000")
+    seconds = wait_s({"Retry-After": f"{until}{zone}"})
+    assert 300 < seconds <= 500
 
 
 def test_a_wait_may_be_given_as_a_date_or_as_a_rate_limit(server: HubServer) -> None:

@@ -10,7 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMessageBox
 from pytestqt.qtbot import QtBot
 
+from app.fetching import partial
+from app.fetching.partial import SPARE_BYTES
 from app.fetching.run import State
+from app.widgets.fetching import service
 from tests.helpers.fetching_page import CONTENT, GB, Stage, shown_page
 from tests.helpers.hub_server import status
 
@@ -49,6 +52,34 @@ def test_pausing_and_going_on_by_the_buttons(stage: Stage) -> None:
     assert stage.row.bar.value() == round(1000 * 50_000 / len(CONTENT))
     assert not stage.row.pause_button.isVisible()
     stage.qtbot.mouseClick(stage.row.resume_button, Qt.MouseButton.LeftButton)
+    stage.wait(State.DONE)
+
+
+def test_what_is_being_fetched_needs_its_room_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def free_bytes(_folder: Path) -> int:
+        return SPARE_BYTES + len(CONTENT) * 3 // 2
+
+    monkeypatch.setattr(partial, "free_bytes", free_bytes)
+    monkeypatch.setattr(service, "free_bytes", free_bytes)
+    stage.hub.stop_at = 50_000
+    stage.hub.gate.clear()
+    stage.fetch()
+    stage.wait(State.FETCHING)
+    stage.page.repository.refresh_choices()
+    choice = stage.view.choice
+    assert choice is not None
+    assert choice.key == "Q4_K_M"
+    assert stage.view.button.text() == "Being fetched"
+    assert stage.view.fit.text().endswith(": fits.")
+    assert {row.choice.key: row.fit for row in stage.view.model.rows()} == {
+        "Q2_K": "fits",
+        "Q4_K_M": "fits",
+        # Beside what is being fetched.
+        "Q8_0": "disk too small",
+    }
+    stage.hub.gate.set()
     stage.wait(State.DONE)
 
 

@@ -173,9 +173,14 @@ def searches(hub: HubServer) -> list[Seen]:
 
 
 @pytest.mark.parametrize(
-    "address", ["hub.example", "ftp://hub.example", "https://me:pw@hub", "x y"]
+    "address",
+    [
+        *("hub.example", "ftp://hub.example", "https://me:pw@hub", "x y"),
+        *("https://[hub", "https://[hub]", "https://hub:port", "https://hub:0"),
+    ],
 )
 def test_an_address_that_is_none_is_refused_by_the_settings(address: str) -> None:
     with pytest.raises(InvalidValueError):
         Values(hub_endpoint=address)
     assert Values(hub_endpoint="https://hub.example/mirror").hub_endpoint
+    assert Values(hub_endpoint="http://[::1]:8080").hub_endpoint

@@ -11,6 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.conversation import MessageStatus
+from app.session_state import ModelStatus
 from app.widgets.library.deleting import ask_to_delete
 from engine.api.chat_templates import CHAT_TEMPLATES
 from engine.api.commands import LoadModel
@@ -277,7 +278,7 @@ def test_removing_from_the_list_keeps_the_file_and_can_be_undone(library: Librar
 
 def test_deleting_asks_first_and_keeping_is_the_default(library: LibraryStage) -> None:
     entry = library.stage.session.library.entry(library.good)
-    box = ask_to_delete(entry, library.window, lambda: None)
+    box = ask_to_delete(entry, library.stage.session.models_dir, library.window, lambda: None)
     assert library.good in box.informativeText()
     assert box.defaultButton().text() == "Keep"
     box.defaultButton().click()
@@ -302,6 +303,46 @@ def test_unloading_by_the_menu_asks_in_the_library_while_answers_run(library: Li
     assert library.is_loaded("")
     library.press(deeds.stop)
     assert library.stage.session.model_state.is_asleep
+
+
+def test_a_word_in_the_search_does_not_keep_a_model_from_being_loaded(
+    library: LibraryStage,
+) -> None:
+    library.page.search.setText("large")
+    library.window.load(library.good)
+    library.wait(lambda: library.is_loaded(library.good))
+    assert library.page.selected_path() == library.good
+
+
+def test_a_model_that_was_removed_from_the_list_is_back_when_it_is_loaded(
+    library: LibraryStage,
+) -> None:
+    library.stage.session.library.remove(library.good)
+    library.wait(lambda: library.page.model.rowCount() == 4)
+    library.window.load(library.good)
+    library.wait(lambda: library.is_loaded(library.good))
+
+
+@pytest.mark.parametrize("turns", ["by hand", "from elsewhere"])
+def test_who_turns_to_another_model_does_not_get_the_one_before(
+    library: LibraryStage, turns: str
+) -> None:
+    session, page = library.stage.session, library.page
+    path = str(Path(session.models_dir) / "org--new" / "new.gguf")
+    library.pick(library.good)
+    library.window.load(path)
+    if turns == "by hand":
+        page.list.setCurrentIndex(page.model.index_of(library.bare))
+    else:
+        library.window.show_model(library.bare)
+    library.stage.engine.descriptions[path] = description(path, "New")
+    write_gguf(Path(path))
+    library.wait(lambda: session.library.entry(path) is not None)
+    page.refresh()
+    library.pick(path)
+    page.refresh()
+    assert session.model_state.status is ModelStatus.READY
+    assert [c.path for c in library.stage.engine.commands if isinstance(c, LoadModel)] == [""]
 
 
 def test_what_was_fetched_is_loaded_from_the_page_that_fetched_it(library: LibraryStage) -> None:

@@ -12,7 +12,7 @@ from app.conversation import ASSISTANT, USER, Conversation, Message
 from app.library.entry import ModelEntry
 from app.library.places import Places
 from app.library.rereading import Rereading, answered_by, rereading
-from app.library.speeds import Speed, SpeedBook
+from app.library.speeds import OwnPace, Speed, SpeedBook
 from app.library.status import Standing, standing_of
 from app.session_state import ModelState, ModelStatus
 from app.widgets.library.words import (
@@ -24,8 +24,20 @@ from app.widgets.library.words import (
     speed_words,
 )
 from engine.api.errors import ErrorInfo
-from engine.api.events import RequestUsage
+from engine.api.events import (
+    EngineStatus,
+    EngineStatusChanged,
+    Event,
+    FinishReason,
+    RequestFinished,
+    RequestPaused,
+    RequestPreempted,
+    RequestQueued,
+    RequestResumed,
+    RequestUsage,
+)
 from engine.api.model_files import ModelIdentity
+from engine.api.params import SamplingParams
 from tests.helpers.fake_engine import MODEL
 from tests.helpers.library_stage import GB, MB, description
 
@@ -75,8 +87,48 @@ def test_a_folder_is_watched_once_however_it_is_written(tmp_path: Path) -> None:
 def test_a_removed_model_can_be_listed_again() -> None:
     places = Kept().places()
     places.remove("/models/a.gguf", is_in_folder=True)
-    places.add_file("/models/a.gguf")
+    places.show("/models/a.gguf")
     assert (places.hidden, places.files) == (frozenset(), ())
+
+
+def test_a_removed_model_that_is_opened_elsewhere_is_listed_by_itself() -> None:
+    places = Kept().places()
+    places.remove("/disk/a.gguf", is_in_folder=True)
+    places.add_file("/disk/a.gguf")
+    assert (places.hidden, places.files) == (frozenset(), ("/disk/a.gguf",))
+
+
+# --- whether an answer tells a speed ---
+
+
+IDS = ("request", "conversation")
+QUEUED = RequestQueued(*IDS, 1, 0, SamplingParams())
+FINISHED = RequestFinished(*IDS, FinishReason.STOP, "", RequestUsage(), None, 1)
+SLOW = EngineStatusChanged(EngineStatus.READY, steps_per_s=4.0)
+STILL = EngineStatusChanged(EngineStatus.READY, paused=True)
+USUAL = EngineStatusChanged(EngineStatus.READY)
+
+
+@pytest.mark.parametrize(
+    ("events", "is_own"),
+    [
+        ([QUEUED], True),
+        ([SLOW, USUAL, QUEUED], True),
+        ([SLOW, QUEUED, USUAL], False),
+        ([QUEUED, STILL, USUAL], False),
+        ([QUEUED, RequestPaused(*IDS), RequestResumed(*IDS)], False),
+        ([QUEUED, RequestPreempted(*IDS, "pool", 3)], False),
+        ([QUEUED, RequestPreempted("other", "conversation", "pool", 3)], True),
+        ([QUEUED, STILL, FINISHED, USUAL, QUEUED], True),
+    ],
+)
+def test_an_answer_that_was_held_up_was_not_made_at_the_models_own_pace(
+    events: list[Event], is_own: bool
+) -> None:
+    pace = OwnPace()
+    for event in events:
+        pace.take(event)
+    assert pace.take(FINISHED) is is_own
 
 
 # --- speeds ---

@@ -144,6 +144,22 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     assert len(scan_folder(tmp_path).models) == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_a_link_that_leads_nowhere_hides_no_other_model(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "good.gguf")
+    folder = Path(write_folder(tmp_path / "snapshots" / "abc", size=300))
+    (folder / "model-2.safetensors").symlink_to(tmp_path / "blobs" / "gone")
+    assert paths(tmp_path) == ["good.gguf", "snapshots/abc"]
+    assert look_at(folder).identity.file_bytes == 300
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_a_link_to_itself_hides_no_other_model(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "good.gguf")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert paths(tmp_path) == ["good.gguf"]
+
+
 def test_a_whole_disk_is_not_looked_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

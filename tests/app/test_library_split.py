@@ -95,7 +95,9 @@ def test_deleting_takes_all_parts_the_first_one_last(
         return True
 
     monkeypatch.setattr(deleting, "move_to_trash", throw)
-    box = ask_to_delete(entry_of(library, parts[0]), library.window, lambda: None)
+    box = ask_to_delete(
+        entry_of(library, parts[0]), library.stage.session.models_dir, library.window, lambda: None
+    )
     assert "(6.0 MB)" in box.text()
     assert box.informativeText() == f"All 3 parts: {parts[0]}"
     delete_button(box).click()

@@ -12,10 +12,11 @@ from pytestqt.qtbot import QtBot
 
 from app import model_folders
 from app.library.entry import STARTER_FILE, ModelEntry
-from app.library.scan import MISSING
+from app.library.scan import MISSING, FolderScan, FoundModel
 from app.model_library import ModelLibrary
 from engine.api.commands import DescribeModel
 from engine.api.errors import InterruptedQueryError, ModelFileError
+from engine.api.events import EngineStatus, EngineStatusChanged
 from tests.helpers.fake_engine import MODEL
 from tests.helpers.library_stage import description, write_folder, write_gguf
 from tests.helpers.session_stage import SessionStage as Stage
@@ -163,6 +164,74 @@ def test_a_folder_that_vanishes_is_kept_and_said_and_comes_back(
     library(stage).set_watching(False)
 
 
+def test_a_fault_in_one_folder_leaves_the_models_of_the_others(
+    stage: Stage, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_gguf(models / "a.gguf")
+    write_gguf(tmp_path / "usb" / "b.gguf")
+    library(stage).add_folder(str(tmp_path / "usb"))
+    library(stage).add_file(str(tmp_path / "c.gguf"))
+    stage.wait(lambda: not library(stage).folders._is_scanning)
+    scan_folder = model_folders.scan_folder
+
+    def faulty(folder: Path) -> FolderScan:
+        if folder.name == "usb":
+            raise ValueError("a fault of ours")
+        return scan_folder(folder)
+
+    def look_at(path: Path) -> FoundModel:
+        raise ValueError("another one")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model_folders, "scan_folder", faulty)
+        patch.setattr(model_folders, "look_at", look_at)
+        scan(stage)
+        assert "a.gguf" in listed(stage)
+        assert [s.problem for s in library(stage).scans] == ["", "a fault of ours"]
+    scan(stage)
+    assert "b.gguf" in listed(stage)
+
+
+def test_a_file_that_a_watched_folder_hides_is_listed_when_it_is_opened(
+    stage: Stage, models: Path
+) -> None:
+    hidden = write_gguf(models / ".lmstudio" / "org" / "x.gguf")
+    deep = write_gguf(models.joinpath(*"123456") / "deep.gguf")
+    found = write_gguf(models / "found.gguf")
+    scan(stage)
+    assert "found.gguf" in listed(stage)
+    for path in (hidden, deep, found):
+        library(stage).add_file(path)
+    stage.wait(lambda: library(stage).entry(hidden) is not None)
+    stage.wait(lambda: library(stage).entry(deep) is not None)
+    assert sorted(library(stage).places.files) == sorted([hidden, deep])
+
+
+def test_a_file_that_was_opened_before_the_folders_were_looked_into_is_listed(
+    stage: Stage, models: Path
+) -> None:
+    hidden = write_gguf(models / ".hidden" / "x.gguf")
+    found = write_gguf(models / "found.gguf")
+    for path in (hidden, found):
+        library(stage).add_file(path)
+    library(stage).refresh()
+    stage.wait(lambda: library(stage).entry(hidden) is not None)
+    assert library(stage).places.files == (hidden,)
+
+
+def test_a_removed_model_opens_once_its_folder_is_no_longer_watched(
+    stage: Stage, tmp_path: Path
+) -> None:
+    path = write_gguf(tmp_path / "disk" / "x.gguf")
+    library(stage).add_folder(str(tmp_path / "disk"))
+    stage.wait(lambda: library(stage).entry(path) is not None)
+    library(stage).remove(path)
+    library(stage).remove_folder(str(tmp_path / "disk"))
+    library(stage).add_file(path)
+    stage.wait(lambda: library(stage).entry(path) is not None)
+    assert library(stage).places.hidden == frozenset()
+
+
 def test_a_model_that_was_opened_stays_in_the_list_when_its_file_is_gone(
     stage: Stage, tmp_path: Path
 ) -> None:
@@ -228,6 +297,21 @@ def test_answers_side_by_side_do_not(stage: Stage, models: Path) -> None:
     for conversation_id in ids:
         stage.wait_idle(conversation_id)
     assert library(stage).speeds.of(MODEL.path, "cpu", 1).decode == 0.0
+
+
+@pytest.mark.parametrize("slow", [{"steps_per_s": 4.0}, {"paused": True}])
+def test_answers_in_slow_motion_do_not(stage: Stage, slow: dict[str, float]) -> None:
+    (conversation_id,) = (stage.session.new_conversation(),)
+
+    def answer_at(pace: EngineStatusChanged) -> float:
+        stage.engine.post(pace)
+        stage.bridge.drain()
+        stage.session.send(conversation_id, "Hello")
+        stage.wait_idle(conversation_id)
+        return library(stage).speeds.of(MODEL.path, "cpu", 1).decode
+
+    assert answer_at(EngineStatusChanged(EngineStatus.READY, **slow)) == 0.0
+    assert answer_at(EngineStatusChanged(EngineStatus.READY)) > 0.0
 
 
 def test_nothing_is_looked_for_before_somebody_wants_to_see_it(stage: Stage, models: Path) -> None:

@@ -158,9 +158,10 @@ class RepositoryView(QWidget):
         if repository is None:
             return
         service = self._service
-        disk, memory = service.free_disk(), service.free_memory()
+        memory = service.free_memory()
         rows = []
         for choice in repository.choices:
+            disk = service.free_disk(repository, choice)
             there = service.bytes_there(repository, choice)
             fit = short_fit_words(choice, there, disk, memory)
             _words, tone = fit_words(choice, there, disk, memory)
@@ -186,7 +187,8 @@ class RepositoryView(QWidget):
         if repository is None or choice is None:
             return
         service = self._service
-        there, disk = service.bytes_there(repository, choice), service.free_disk()
+        there = service.bytes_there(repository, choice)
+        disk = service.free_disk(repository, choice)
         words, tone = fit_words(choice, there, disk, service.free_memory())
         _set_note(self.fit, words, tone)
         self._deed = self._deed_of(repository, choice)

@@ -206,12 +206,14 @@ class FetchService(QObject):
         """Whether all of it is there under its final names."""
         return is_there(self.queue.models_dir, repository.repo_id, choice.files)
 
-    def free_disk(self) -> int | None:
-        """Free bytes where models are kept, without what the fetches in the list will take; None
-        if nobody can tell.
+    def free_disk(self, repository: Repository, choice: Choice) -> int | None:
+        """Free bytes where models are kept, without what the other fetches in the list will take;
+        None if nobody can tell.
         """
-        free = free_bytes(self.queue.models_dir)
-        return None if free is None else max(0, free - self.queue.bytes_to_come())
+        free, own = free_bytes(self.queue.models_dir), self.view_of(repository, choice)
+        if free is None:
+            return None
+        return max(0, free - self.queue.bytes_to_come("" if own is None else own.job.job_id))
 
     def path_of(self, repository: Repository, choice: Choice) -> Path:
         """Where the model is once it is fetched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +11,19 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.i18n import tr
 from app.library.entry import ModelEntry
+from app.library.expanded import expanded_copies
 from app.library.scan import files_of
 from app.widgets.library.words import size_words
 
+_LOG = logging.getLogger(__name__)
 
-def ask_to_delete(entry: ModelEntry, parent: QWidget, then: Callable[[], object]) -> QMessageBox:
-    """Asks, and moves the file or folder to the recycle bin; ``then`` is called afterwards."""
+
+def ask_to_delete(
+    entry: ModelEntry, models_dir: str, parent: QWidget, then: Callable[[], object]
+) -> QMessageBox:
+    """Asks, and moves the file or folder to the recycle bin, with what the engine expanded of it in
+    ``models_dir``; ``then`` is called afterwards.
+    """
     box = QMessageBox(parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setIcon(QMessageBox.Icon.Question)
@@ -36,9 +44,16 @@ def ask_to_delete(entry: ModelEntry, parent: QWidget, then: Callable[[], object]
     box.setEscapeButton(keep)
 
     def on_delete() -> None:
+        # Told by what is about to go.
+        copies = expanded_copies(Path(entry.path), Path(models_dir))
         # The first part last: as long as it is there, the model is listed.
         if not all(move_to_trash(path) for path in reversed(files_of(Path(entry.path)))):
             _say_failed(entry, parent)
+        else:
+            # Of no use without the file, and in no list.
+            for copy in copies:
+                if not move_to_trash(copy):
+                    _LOG.warning("the expanded copy was not moved to the recycle bin: %s", copy)
         then()
 
     delete.clicked.connect(on_delete)

@@ -60,6 +60,7 @@ class ModelsPage(QWidget):
         self._prepare_list(themes)
         self._lay_out()
         self._wanted = self._loads = ""
+        self._is_refreshing = False
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setSingleShot(True)
         self._refresh_timer.setInterval(_REFRESH_MS)
@@ -160,15 +161,22 @@ class ModelsPage(QWidget):
 
     def select(self, path: str) -> None:
         """Shows a model as soon as the list has it; empty for the loaded one."""
-        state = self._session.model_state
-        self._wanted = path or self._library.full_path(state.path)
-        self.refresh()
+        self._loads = ""
+        self._want(path)
 
     def load(self, path: str) -> None:
         """Loads a model as soon as the list has it, after a question if answers run."""
+        # Whatever keeps it out of the list: it was asked for by name.
+        self.search.clear()
+        if path in self._library.places.hidden:
+            self._library.add_file(path)
         self._loads = path
-        self.select(path)
+        self._want(path)
         self._library.refresh()
+
+    def _want(self, path: str) -> None:
+        self._wanted = path or self._library.full_path(self._session.model_state.path)
+        self.refresh()
 
     def selected_path(self) -> str:
         """The chosen model, or empty."""
@@ -177,6 +185,17 @@ class ModelsPage(QWidget):
 
     def refresh(self) -> None:
         """Brings everything in line with the library and the session."""
+        self._is_refreshing = True
+        self._refresh_list()
+        self._is_refreshing = False
+        self._show_current()
+        if self._loads and self._loads == self.selected_path():
+            self._loads = ""
+            self.deeds.ask_load()
+        self._show_empty()
+        self.footer.refresh()
+
+    def _refresh_list(self) -> None:
         chosen = self.selected_path()
         old_row = self.list.currentIndex().row()
         if self.model.reload():
@@ -190,12 +209,6 @@ class ModelsPage(QWidget):
                 self._wanted = ""
                 self.list.setCurrentIndex(index)
                 self.list.scrollTo(index)
-        self._show_current()
-        if self._loads and self._loads == self.selected_path():
-            self._loads = ""
-            self.deeds.ask_load()
-        self._show_empty()
-        self.footer.refresh()
 
     def _show_current(self) -> None:
         row = self.model.row_at(self.list.currentIndex())
@@ -219,6 +232,9 @@ class ModelsPage(QWidget):
 
     def _on_list_current_changed(self) -> None:
         path = self.selected_path()
+        if not self._is_refreshing:
+            # The user has turned to another model: loading the one before would be a surprise.
+            self._loads = ""
         if path:
             self._library.describe_first(path)
         self._show_current()
@@ -263,4 +279,5 @@ class ModelsPage(QWidget):
     def _on_deletion_requested(self) -> None:
         row = self.model.row_at(self.list.currentIndex())
         if row is not None:
-            ask_to_delete(row.entry, self, self._library.refresh)
+            library = self._library
+            ask_to_delete(row.entry, library.models_dir, self, library.refresh)
