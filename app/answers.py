@@ -117,6 +117,7 @@ class Answers:
 
     def _stop_unsubmitted(self, answer: Answer) -> None:
         answer.submission.answers.remove(answer)
+        answer.submission.unwanted.append(answer)
         if answer.submission.before is not None:
             self._give_back(answer, MessageStatus.STOPPED)
         else:
@@ -247,8 +248,10 @@ class Answers:
             self._give_back(answer, MessageStatus.STOPPED)
             return
         message.turn = event.turn or message.partial_turn()
-        message.usage = event.usage
-        message.seed = event.seed
+        if event.usage.prompt_tokens:
+            # Otherwise it ended before its prompt was encoded: nothing to account, no seed drawn.
+            message.usage = event.usage
+            message.seed = event.seed
         message.error = event.error
         message.finish_reason = event.reason.value
         message.limit = event.limit

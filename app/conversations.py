@@ -87,10 +87,10 @@ class Conversations(SessionSignals):
     def store_imported(self, conversations: Sequence[Conversation]) -> bool:
         """Stores conversations from elsewhere, all or none, and waits until they are. Any thread.
 
-        False if it takes more than a minute, or cannot be done now.
+        False if it takes more than a minute, or cannot be done.
         """
-        self._store.add_conversations(conversations)
-        return self._store.flush(60.0)
+        written = self._store.add_conversations(conversations)
+        return self._store.flush(60.0) and written.is_set()
 
     def show_imported(self, conversation_ids: Sequence[str]) -> None:
         """Lists what was stored, and opens a single conversation."""
@@ -137,6 +137,8 @@ class Conversations(SessionSignals):
             self.report("conversation_not_found", "This conversation is no longer stored.")
             return False
         conversation.is_open = True
+        # What has a tab is not deleted, whatever was read: it would be erased with what is new.
+        conversation.deleted_at = None
         taken = {c.number for c in self._open.values()}
         if conversation.number in taken:
             conversation.number = self._free_number()

@@ -92,8 +92,22 @@ class Filing(Conversations):
         if deleted:
             deletion = Deletion(deleted, tuple(i for i in open_ids if i in deleted))
             self._deleted_lately = (*self._deleted_lately, deletion)[-_KEPT_DELETIONS:]
-            self.stored_changed.emit()
-            self.conversations_deleted.emit()
+            self._tell_deleted()
+
+    def reopen_conversation(self, conversation_id: str) -> bool:
+        """Opens a stored conversation again; one that was deleted is brought back by that.
+
+        False, with a notice, if it is not there.
+        """
+        if conversation_id in self._open:
+            return True
+        deleted_ids = {s.conversation_id for s in self.deleted_conversations()}
+        if not super().reopen_conversation(conversation_id):
+            return False
+        is_forgotten = self._forget_deletions({conversation_id})
+        if is_forgotten or conversation_id in deleted_ids:
+            self._tell_deleted()
+        return True
 
     def undo_delete_conversations(self) -> bool:
         """Brings back what was deleted last, and opens what was open. False if there is nothing."""
@@ -107,11 +121,14 @@ class Filing(Conversations):
 
     def restore_conversations(self, conversation_ids: Iterable[str]) -> None:
         """Brings back conversations that were deleted."""
-        deleted = {s.conversation_id for s in self.deleted_conversations()}
-        back = deleted & set(conversation_ids)
+        wanted = set(conversation_ids)
+        back = wanted & {s.conversation_id for s in self.deleted_conversations()}
         for conversation_id in back:
             self._store.set_conversation_deleted(conversation_id, False)
-        self._forget_deletions(back)
+        # Those that are not deleted any more cannot be brought back again.
+        is_forgotten = self._forget_deletions(wanted)
+        if back or is_forgotten:
+            self._tell_deleted()
 
     def erase_conversations(self, conversation_ids: Iterable[str]) -> None:
         """Deletes for good what was deleted already."""
@@ -121,15 +138,20 @@ class Filing(Conversations):
             self._recently_closed.pop(conversation_id, None)
             self._store.delete_conversation(conversation_id)
         self._forget_deletions(gone)
+        self._tell_deleted()
 
-    def _forget_deletions(self, conversation_ids: set[str]) -> None:
-        """These are no longer what an undo would bring back."""
+    def _forget_deletions(self, conversation_ids: set[str]) -> bool:
+        """These are no longer what an undo would bring back. False if none of them was."""
         left = []
         for deletion in self._deleted_lately:
             kept = tuple(i for i in deletion.conversation_ids if i not in conversation_ids)
             if kept:
                 left.append(Deletion(kept, tuple(i for i in deletion.open_ids if i in kept)))
+        is_other = tuple(left) != self._deleted_lately
         self._deleted_lately = tuple(left)
+        return is_other
+
+    def _tell_deleted(self) -> None:
         self.stored_changed.emit()
         self.conversations_deleted.emit()
 

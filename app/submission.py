@@ -59,6 +59,7 @@ class Submission:
     ``previous_leaf_id``: the shown leaf before it. ``draft``: the question if it was typed for it.
     ``before``: the answer as it was, if this is to be its rest. ``context``: None as the
     conversation has it. ``answers``: those still wanted before it is submitted, then all of them.
+    ``unwanted``: those that were stopped or deleted before; they keep their question in the tree.
     """
 
     conversation: Conversation
@@ -68,6 +69,7 @@ class Submission:
     context: ContextPolicy | None = None
     is_submitted: bool = False
     answers: list[Answer] = field(default_factory=list)
+    unwanted: list[Answer] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -103,6 +105,8 @@ class Submission:
             message.model = model.name
             message.system_prompt_key = system_prompt_key(conversation.system_prompt)
             message.num_dropped = context.num_dropped
+            # Of an answer that goes on: what was told of its beginning is not true of the whole.
+            message.usage, message.finish_reason, message.limit = None, "", ""
             message.begin_stream(model.fingerprint)
         params, request_id = first.params, self.answers[0].request_id
         assert params is not None
@@ -126,25 +130,32 @@ class Submission:
         message.model, message.system_prompt_key = before.model, before.system_prompt_key
         message.num_dropped, message.params = before.num_dropped, before.params
         message.facts, message.turn = before.facts, before.turn
+        message.usage, message.seed = before.usage, before.seed
+        message.finish_reason, message.limit = before.finish_reason, before.limit
 
 
 def withdraw(answer: Answer, store: Store, signals: SessionSignals) -> None:
     """Takes an answer that never began out of the tree; with the last of its submission the
-    question goes too if it was typed for it.
+    question goes too if it was typed for it, and no other answer below it can come back.
     """
     submission, conversation = answer.submission, answer.conversation
     submission.answers.remove(answer)
     message, conversation_id = answer.message, answer.conversation_id
     withdrawn = [message.message_id]
-    gives_draft_back = submission.draft is not None and not submission.answers
+    is_last = not submission.answers and not submission.unwanted
+    gives_draft_back = submission.draft is not None and is_last
     if gives_draft_back and message.parent_id is not None:
         withdrawn.append(message.parent_id)
     was_shown = conversation.active_leaf_id == message.message_id
     for message_id in withdrawn:
         conversation.remove(message_id)
-        store.delete_message(message_id)
-    others = [answer.message.message_id for answer in submission.answers]
-    for leaf_id in (*others, submission.previous_leaf_id):
+    leaf_ids: list[str | None] = [other.message.message_id for other in submission.answers]
+    if submission.draft is None or gives_draft_back:
+        leaf_ids.append(submission.previous_leaf_id)
+    else:
+        # The leaf before would hide a question that stays.
+        leaf_ids += [other.message.message_id for other in submission.unwanted]
+    for leaf_id in leaf_ids:
         # Each may have been deleted meanwhile; then the tree itself has found another.
         if was_shown and leaf_id in conversation.messages:
             conversation.active_leaf_id = leaf_id
@@ -153,7 +164,11 @@ def withdraw(answer: Answer, store: Store, signals: SessionSignals) -> None:
         conversation.forget_title(submission.draft or "")
         typed_since = f"\n{conversation.draft}" if conversation.draft else ""
         conversation.draft = f"{submission.draft}{typed_since}"
-    store.save_conversation(conversation)
+    with store.together():
+        # The question is a draft again or still a message, whenever the program ends.
+        for message_id in withdrawn:
+            store.delete_message(message_id)
+        store.save_conversation(conversation)
     if gives_draft_back:
         for message_id in withdrawn:
             signals.message_removed.emit(conversation_id, message_id)

@@ -222,14 +222,16 @@ class Shelf(QObject):
         session = self._session
         if group == groups.DELETED:
             self._delete(ids)
-        elif group == groups.ARCHIVED:
+            return
+        # Rows of "Deleted" are dragged too.
+        session.restore_conversations(ids)
+        if group == groups.ARCHIVED:
             session.set_archived(ids, True)
         elif group == groups.PINNED:
             session.set_pinned(ids, True)
         elif group == groups.OPEN:
             self._open_all(ids[:_MAX_TABS_AT_ONCE])
         else:
-            session.restore_conversations(ids)
             session.set_archived(ids, False)
             session.set_pinned(ids, False)
             session.set_folder(ids, group.removeprefix(groups.FOLDER) if ":" in group else "")

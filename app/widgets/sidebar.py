@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtCore import Signal as QtSignal
@@ -92,7 +93,9 @@ class SideBar(QWidget):
         self.results = SearchResults(themes)
         self.results.hit_chosen.connect(self.hit_chosen)
         self.results.hide()
+        self._found: SearchResult | None = None
         session.search_finished.connect(self._on_session_search_finished)
+        session.conversations_deleted.connect(self._on_session_conversations_deleted)
         self.list = ConversationList(self.model, themes)
         self.list.chosen.connect(self.conversation_chosen)
         self.undo_bar = UndoBar(themes)
@@ -148,12 +151,25 @@ class SideBar(QWidget):
             self.results.hide()
         self._fit_list()
 
+    def _on_session_conversations_deleted(self) -> None:
+        # Not searched again: the messages may be read before the deletion is written.
+        self._show_hits()
+
     def _on_session_search_finished(self, result: SearchResult) -> None:
         # The field may have been emptied or changed since.
         if result.query == storable(self.search.text()) and result.query.strip():
-            self.results.show_result(result)
+            self._found = result
+            self._show_hits()
             self.results.show()
             self._fit_list()
+
+    def _show_hits(self) -> None:
+        """Shows what was found, without the hits in conversations that are deleted now."""
+        if self._found is not None:
+            listed = {s.conversation_id for s in self._session.closed_conversations()}
+            listed.update(self._session.conversation_ids())
+            hits = tuple(hit for hit in self._found.hits if hit.conversation_id in listed)
+            self.results.show_result(replace(self._found, hits=hits))
 
     def _fit_list(self) -> None:
         """While results are shown the titles take the room of a few rows, or of none."""

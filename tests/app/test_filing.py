@@ -149,3 +149,44 @@ def test_an_empty_one_is_gone_without_an_undo(stage: SessionStage, qtbot) -> Non
         stage.session.delete_conversations([empty])
     assert empty not in stage.session.conversation_ids()
     assert stage.session.last_deletion.conversation_ids == (stored_id,)
+
+
+def test_a_deleted_one_that_is_opened_is_brought_back_for_good(stage: SessionStage) -> None:
+    _open_id, stored_id = opened_and_stored(stage)
+    stage.session.delete_conversations([stored_id])
+    stage.restart()
+    stage.start()
+    assert stage.session.reopen_conversation(stored_id)
+    assert stage.session.deleted_conversations() == []
+    stage.session.send(stored_id, "A new question")
+    stage.wait_idle(stored_id)
+    stage.restart()
+    assert stored_id in stage.session.conversation_ids()
+    assert "A new question" in [m.content for m in stage.path(stored_id)]
+    assert stage.session.deleted_conversations() == []
+
+
+def test_what_was_opened_again_is_not_what_an_undo_brings_back(stage: SessionStage, qtbot) -> None:
+    ids = opened_and_stored(stage)
+    for conversation_id in ids:
+        stage.session.delete_conversations([conversation_id])
+    with qtbot.waitSignal(stage.session.conversations_deleted):
+        stage.session.reopen_conversation(ids[1])
+    assert stage.session.last_deletion.conversation_ids == (ids[0],)
+    assert stage.session.undo_delete_conversations()
+    assert stage.session.deleted_conversations() == []
+    assert not stage.session.undo_delete_conversations()
+
+
+def test_an_undo_of_what_is_no_longer_deleted_is_offered_once(stage: SessionStage) -> None:
+    _open_id, stored_id = opened_and_stored(stage)
+    stage.session.delete_conversations([stored_id])
+    stage.store.set_conversation_deleted(stored_id, False)
+    assert stage.session.undo_delete_conversations()
+    assert not stage.session.undo_delete_conversations()
+
+
+def test_bringing_back_what_is_not_deleted_tells_nothing(stage: SessionStage, qtbot) -> None:
+    ids = opened_and_stored(stage)
+    with qtbot.assertNotEmitted(stage.session.conversations_deleted):
+        stage.session.restore_conversations(ids)

@@ -11,6 +11,8 @@ from pytestqt.qtbot import QtBot
 from app.answer_facts import EDITED
 from app.conversation import REPEATS, MessageStatus
 from engine.api.commands import Continue, Pin, Unpin
+from engine.api.errors import NoModelError, NotSupportedYetError
+from engine.api.events import CommandFailed
 from engine.api.params import SamplingParams
 from tests.helpers.acting_session import STORY, TOO_LONG, asked, stored_texts, story_stage, texts
 from tests.helpers.session_stage import SessionStage as Stage
@@ -216,3 +218,57 @@ def test_a_fork_forgets_which_answer_one_repeats(stage: Stage) -> None:
     fork_id = stage.session.fork(conversation_id)
     assert REPEATS in stage.path(conversation_id)[-1].facts
     assert REPEATS not in stage.path(fork_id)[-1].facts
+
+
+def test_a_pin_that_came_too_late_for_its_model_is_kept_for_the_next(stage: Stage) -> None:
+    """The model went while the pin's messages were encoded."""
+    conversation_id = asked(stage, "one")
+    stage.session.keep_in_cache(conversation_id, True)
+    stage.wait(lambda: len(pins(stage)) == 1)
+    error = NoModelError("The model was unloaded.").info()
+    stage.engine.post(CommandFailed(pins(stage)[0].command_id, "Pin", error))
+    stage.session.load_model()
+    stage.wait(lambda: len(pins(stage)) == 2)
+    assert stage.session.is_kept_in_cache(conversation_id)
+    assert stage.codes() == []
+
+
+def test_a_pin_that_is_refused_is_told_and_over(stage: Stage) -> None:
+    conversation_id = asked(stage, "one")
+    stage.session.keep_in_cache(conversation_id, True)
+    stage.wait(lambda: len(pins(stage)) == 1)
+    error = NotSupportedYetError("Pin is not supported yet.").info()
+    stage.engine.post(CommandFailed(pins(stage)[0].command_id, "Pin", error))
+    stage.wait(lambda: stage.codes() == ["not_supported_yet"])
+    assert not stage.session.is_kept_in_cache(conversation_id)
+
+
+def test_the_interrupted_rest_of_an_answer_is_not_taken_for_its_beginning(stage: Stage) -> None:
+    stage.engine.script = lambda _submit: "word " * 1500
+    conversation_id = asked(stage, "one", max_tokens=20)
+    answer = stage.path(conversation_id)[-1]
+    answer.params = SamplingParams()
+    assert stage.session.continue_answer(conversation_id)
+    stage.wait(lambda: len(answer.content.split()) > 30)
+    stage.restart()
+    answer = stage.path(conversation_id)[-1]
+    assert answer.status is MessageStatus.INTERRUPTED
+    assert len(answer.content.split()) > 30
+    assert (answer.usage, answer.limit, answer.finish_reason) == (None, "", "")
+
+
+def test_a_rest_that_never_began_leaves_the_account_of_the_answer(stage: Stage) -> None:
+    conversation_id = asked(stage, "one", max_tokens=5)
+    answer = stage.path(conversation_id)[-1]
+    before = (answer.usage, answer.seed, answer.limit, answer.finish_reason)
+    assert before[0] is not None
+    stage.engine.refusal = lambda _submit: TOO_LONG
+    answer.seed = 4711
+    assert stage.session.continue_answer(conversation_id)
+    answer.seed = 12
+    stage.wait_idle(conversation_id)
+    expected = (before[0], 4711, *before[2:])
+    assert (answer.usage, answer.seed, answer.limit, answer.finish_reason) == expected
+    stage.restart()
+    answer = stage.path(conversation_id)[-1]
+    assert (answer.usage, answer.seed, answer.limit, answer.finish_reason) == expected

@@ -9,7 +9,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.conversation import USER, MessageStatus
+from app.session_state import ModelStatus
 from engine.api.commands import Cancel
+from engine.api.errors import ModelNotFoundError
 from engine.api.params import OverflowPolicy
 from tests.helpers.acting_session import STORY, TOO_LONG, asked, stored_texts, story_stage, texts
 from tests.helpers.session_stage import SessionStage as Stage
@@ -145,3 +147,27 @@ def test_undoing_a_deletion_whose_leaf_is_gone_shows_what_came_back(stage: Stage
     assert texts(stage, conversation_id) == ["two", STORY]
     stage.session.undo_delete(conversation_id)
     assert texts(stage, conversation_id) == ["one", STORY, "two", STORY]
+
+
+def test_an_answer_deleted_before_the_load_failed_comes_back_below_its_question(
+    stage: Stage,
+) -> None:
+    stage.engine.load_error = ModelNotFoundError("It is gone.")
+    stage.engine.hold_load.set()
+    stage.bridge.start()
+    stage.session.load_model()
+    conversation_id = stage.session.new_conversation()
+    stage.session.send(conversation_id, "one", num_answers=2)
+    stage.session.delete_branch(conversation_id, stage.session.compared(conversation_id)[0])
+    stage.engine.hold_load.clear()
+    stage.wait(lambda: stage.session.model_state.status is ModelStatus.FAILED)
+    assert texts(stage, conversation_id) == ["one"]
+    assert stage.session.conversation(conversation_id).draft == ""
+    assert stage.session.undo_delete(conversation_id)
+    assert texts(stage, conversation_id) == ["one", ""]
+    stage.engine.load_error = None
+    stage.start()
+    stage.session.send(conversation_id, "two")
+    stage.wait_idle(conversation_id)
+    assert stage.session.save_all()
+    assert stored_texts(stage, conversation_id) == ["one", "", "two", STORY]

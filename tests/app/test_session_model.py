@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,43 @@ def test_a_message_before_the_model_waits_for_it(stage: Stage) -> None:
     assert stage.submits() == []
     stage.engine.hold_load.clear()
     stage.wait_idle(conversation_id)
+    assert stage.path(conversation_id)[-1].status is MessageStatus.DONE
+
+
+def test_a_model_in_a_folder_whose_name_is_no_utf_8_answers_and_is_remembered(
+    stage: Stage,
+) -> None:
+    # As the system gives the name of a folder in Latin-1.
+    path = b"/mod\xe8les/model.gguf".decode("utf-8", "surrogateescape")
+    stage.bridge.start()
+    conversation_id = stage.session.new_conversation()
+    stage.session.load_model(path)
+    stage.session.send(conversation_id, "early")
+    stage.wait(lambda: stage.session.model_state.status is ModelStatus.READY)
+    stage.wait_idle(conversation_id)
+    assert stage.path(conversation_id)[-1].status is MessageStatus.DONE
+    stage.session.change_settings(theme="dark")
+    assert stage.session.save_all()
+    stage.restart()
+    assert stage.settings.values.model_path == path
+    assert os.path.abspath(path) in stage.session.library.places.files
+    assert stage.codes() == []
+
+
+def test_settings_that_cannot_be_written_keep_no_message_waiting(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_changes: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(stage.session, "change_settings", refuse)
+    stage.bridge.start()
+    conversation_id = stage.session.new_conversation()
+    stage.session.send(conversation_id, "early")
+    with stage.qtbot.captureExceptions() as caught:
+        stage.session.load_model("/models/model.gguf")
+        stage.wait(lambda: bool(caught))
+        stage.wait_idle(conversation_id)
     assert stage.path(conversation_id)[-1].status is MessageStatus.DONE
 
 

@@ -14,13 +14,14 @@ from tests.helpers.listed import headings, listed
 from tests.helpers.shelf_stage import (
     active_stage,
     closed_ids,
+    conversation,
     entry,
     menu_at,
     select,
     stored,
     texts,
 )
-from tests.helpers.window_stage import Stage
+from tests.helpers.window_stage import Stage, import_indexed
 
 pytestmark = pytest.mark.qt_log_ignore("does not support")
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
@@ -135,3 +136,64 @@ def test_every_action_that_deletes_takes_several_keys(stage: Stage) -> None:
         for keys in stage.window.actions_registry[action_id].shortcuts():
             assert "+" in keys.toString()
             assert keys.toString().startswith("Ctrl+")
+
+
+def place(stage: Stage, conversation_id: str) -> tuple[bool, bool, bool]:
+    """Whether it has a tab, is pinned, is archived."""
+    if conversation_id in stage.session.conversation_ids():
+        shown = stage.session.conversation(conversation_id)
+        return True, shown.pinned, shown.archived
+    (found,) = (
+        s for s in stage.session.closed_conversations() if s.conversation_id == conversation_id
+    )
+    return False, found.pinned, found.archived
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (groups.OPEN, (True, False, False)),
+        (groups.PINNED, (False, True, False)),
+        (groups.ARCHIVED, (False, False, True)),
+        (f"{groups.FOLDER}Work", (False, False, False)),
+    ],
+)
+def test_a_deleted_row_is_brought_back_wherever_it_is_dropped(
+    stage: Stage, group: str, expected: tuple[bool, bool, bool]
+) -> None:
+    (deleted_id,) = stored(stage, "One")
+    stage.session.delete_conversations([deleted_id])
+    stage.window.side_bar.model.dropped.emit([deleted_id], group)
+    assert stage.session.deleted_conversations() == []
+    assert place(stage, deleted_id) == expected
+    assert not stage.window.side_bar.undo_bar.isVisible()
+
+
+def test_a_click_on_a_deleted_row_brings_it_back_into_a_tab(stage: Stage, qtbot) -> None:
+    (deleted_id,) = stored(stage, "One")
+    stage.session.delete_conversations([deleted_id])
+    bar = stage.window.side_bar
+    bar.model.reload()
+    bar.model.set_collapsed(groups.DELETED, False)
+    row = bar.list.visualRect(bar.model.index_of(deleted_id))
+    QTest.mouseClick(bar.list.viewport(), Qt.MouseButton.LeftButton, pos=row.center())
+    qtbot.waitUntil(lambda: deleted_id in stage.session.conversation_ids(), timeout=10_000)
+    assert stage.session.deleted_conversations() == []
+
+
+def test_hits_in_what_is_deleted_go_and_come_back_with_it(stage: Stage, qtbot) -> None:
+    found = [conversation("One"), conversation("Two")]
+    import_indexed(stage, found)
+    bar = stage.window.side_bar
+    bar.search.setText("question of")
+    hits = bar.results.model
+    qtbot.waitUntil(lambda: hits.rowCount() == 2, timeout=10_000)
+    stage.session.delete_conversations([found[0].conversation_id])
+    left = [hits.hit(hits.index(row)) for row in range(hits.rowCount())]
+    assert [hit.conversation_id for hit in left if hit] == [found[1].conversation_id]
+    assert bar.results.heading.text() == "1 message"
+    stage.session.undo_delete_conversations()
+    assert hits.rowCount() == 2
+    stage.session.delete_conversations([found[0].conversation_id])
+    stage.session.erase_conversations([found[0].conversation_id])
+    assert hits.rowCount() == 1
