@@ -140,7 +140,7 @@ def _message(
         parent_id,
         # Never before its parent: versions are shown in the order of their times.
         created_at=max(_moment(values.get("create_time"), moment), 0.0),
-        model=str(metadata.get("model_slug") or "") if role == ASSISTANT else "",
+        model=storable(str(metadata.get("model_slug") or "")) if role == ASSISTANT else "",
     )
 
 

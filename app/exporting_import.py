@@ -6,7 +6,6 @@ understood of it is left out, and told.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,15 @@ from app.conversation import Conversation, storable
 from app.exporting import FORMAT, FORMAT_VERSION
 from app.exporting_chatgpt import chatgpt_conversation, is_chatgpt
 from app.exporting_read import our_conversation
-from app.exporting_stream import FileTooLargeError, JsonWindow, Told, entries, in_memory, opened
+from app.exporting_stream import (
+    DAMAGED_ARCHIVE,
+    FileTooLargeError,
+    JsonWindow,
+    Told,
+    entries,
+    in_memory,
+    opened,
+)
 from app.titles import clean_title
 from engine.api.errors import EngineError
 
@@ -70,8 +77,9 @@ def read_file(path: Path, told: Told = _ignore) -> Imported:
             return _read(source, size, told)
     except FileTooLargeError as error:
         raise ImportFileError(f"{path.name} is larger than 1 GB.", path=str(path)) from error
-    except zipfile.BadZipFile as error:
-        raise ImportFileError(f"{path.name} cannot be read: {error}.", path=str(path)) from error
+    except DAMAGED_ARCHIVE as error:
+        reason = str(error).rstrip(".") or "it ends too early"
+        raise ImportFileError(f"{path.name} cannot be read: {reason}.", path=str(path)) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise ImportFileError(f"{path.name} cannot be read: {reason}.", path=str(path)) from error

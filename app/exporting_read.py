@@ -20,6 +20,7 @@ from app.conversation import (
     new_id,
     storable,
 )
+from app.settings import require_types
 from app.titles import clean_title
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
@@ -27,6 +28,7 @@ from engine.api.params import UINT64_MAX, OverflowPolicy, SamplingParams
 
 MAX_MOMENT_S = 3.2e10
 """In the year 2984. Windows knows no local time after the year 3000."""
+_MAX_COUNT = 2**31 - 1
 
 
 def our_conversation(entry: Mapping[str, Any]) -> Conversation:
@@ -102,13 +104,15 @@ def _message(values: Mapping[str, Any]) -> Message:
         limit=_text(values.get("limit", "")),
         num_dropped=max(0, int(values.get("num_dropped", 0))),
     )
+    if message.num_dropped > _MAX_COUNT:
+        raise ValueError(f"{message.num_dropped} messages cannot have been dropped")
     if values.get("seed") is not None:
         message.seed = int(values["seed"])
         if not 0 <= message.seed <= UINT64_MAX:
             raise ValueError(f"the seed {message.seed} is out of range")
     message.params = _params(values.get("params"))
     message.facts = {
-        _text(name): value if isinstance(value, str) else _number(value)
+        _text(name): _text(value) if isinstance(value, str) else _number(value)
         for name, value in values.get("facts", {}).items()
     }
     if values.get("usage") is not None:
@@ -116,7 +120,7 @@ def _message(values: Mapping[str, Any]) -> Message:
     if values.get("error") is not None:
         error = values["error"]
         numbers = tuple(
-            (_text(name), value if isinstance(value, str) else _number(value))
+            (_text(name), _text(value) if isinstance(value, str) else _number(value))
             for name, value in error["numbers"]
         )
         message.error = ErrorInfo(
@@ -128,7 +132,9 @@ def _message(values: Mapping[str, Any]) -> Message:
 def _params(values: Mapping[str, Any] | None) -> SamplingParams | None:
     if values is None:
         return None
-    return SamplingParams(**{**values, "stop": tuple(map(_text, values["stop"]))})
+    params = SamplingParams(**{**values, "stop": tuple(map(_text, values["stop"]))})
+    require_types(params, "")
+    return params
 
 
 def _text(value: object) -> str:

@@ -9,18 +9,24 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 FIRST_PIECE = 1 << 18
 MAX_BYTES = 1 << 30
+_ENCRYPTED = 1
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 Told = Callable[[float], None]
+
+DAMAGED_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
+"""What reading a damaged archive raises, besides ``OSError``."""
 
 
 class FileTooLargeError(ValueError):
@@ -166,7 +172,8 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
     Raises:
         OSError: it cannot be read.
         FileTooLargeError
-        zipfile.BadZipFile: the archive is damaged or has no such file.
+        DAMAGED_ARCHIVE: the archive is damaged, has no such file, or one that cannot be unpacked;
+            some of them only when it is read.
     """
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
@@ -174,15 +181,24 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
             yield file, _checked(path.stat().st_size)
             return
         file.seek(0)
-        with zipfile.ZipFile(file) as archive:
-            found = next(
-                (i for i in archive.infolist() if Path(i.filename).name == "conversations.json"),
-                None,
-            )
-            if found is None:
-                raise zipfile.BadZipFile("there is no conversations.json in it")
-            with archive.open(found) as member:
-                yield member, _checked(found.file_size)
+        with ExitStack() as stack:
+            try:
+                archive = stack.enter_context(zipfile.ZipFile(file))
+                found = _conversations_in(archive)
+                member = stack.enter_context(archive.open(found))
+            except (RuntimeError, ValueError) as error:
+                # The way of packing is unknown, or a name in it is damaged.
+                raise zipfile.BadZipFile(str(error)) from error
+            yield member, _checked(found.file_size)
+
+
+def _conversations_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    for found in archive.infolist():
+        if Path(found.filename).name == "conversations.json":
+            if found.flag_bits & _ENCRYPTED:
+                raise zipfile.BadZipFile("it is protected by a password")
+            return found
+    raise zipfile.BadZipFile("there is no conversations.json in it")
 
 
 def in_memory(data: bytes) -> tuple[IO[bytes], int]:

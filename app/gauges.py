@@ -11,7 +11,15 @@ from app.conversation import Conversation, new_id
 from app.outlooks import forecast_of, limit_of
 from app.session_signals import SessionSignals
 from engine.api.commands import CountTokens
-from engine.api.events import CommandFailed, Event, ForecastReady, ModelInfo, TokensCounted
+from engine.api.events import (
+    CommandFailed,
+    Event,
+    ForecastReady,
+    ModelInfo,
+    ModelLoaded,
+    ModelUnloaded,
+    TokensCounted,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,11 @@ class Gauges(QObject):
 
     @Slot(object)
     def _on_bridge_engine_event(self, event: Event) -> None:
+        if isinstance(event, ModelLoaded | ModelUnloaded):
+            # Another tokenizer, another limit, and nothing cached.
+            for known_id in list(self._known):
+                self.forget(known_id)
+            return
         if not isinstance(event, TokensCounted | ForecastReady | CommandFailed):
             return
         conversation_id = self._asked.pop(event.command_id, "")

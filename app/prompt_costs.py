@@ -66,9 +66,12 @@ class PromptCosts(QObject):
         bridge.engine_event.connect(self._on_bridge_engine_event)
 
     def ask(self, conversation_ids: Iterable[str], text: str) -> None:
-        """Asks what giving ``text`` to these open conversations would cost. Never waits."""
-        ids = tuple(conversation_ids)
-        cost = PromptCost(text, ids)
+        """Asks what giving ``text`` to these conversations would cost, those that are closed by
+        now left out. Never waits.
+        """
+        cost = PromptCost(text, tuple(conversation_ids))
+        open_ids = self._session.conversation_ids()
+        ids = [i for i in cost.conversation_ids if i in open_ids]
         state = self._session.model_state
         info = state.info if state.status is ModelStatus.READY else None
         if info is None or not ids:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.store_search import SearchResult, find_messages
+from app.store_uri import read_only_uri
 
 
 class Searcher:
@@ -71,8 +72,7 @@ class Searcher:
     def _find(self, query: str) -> SearchResult:
         try:
             if self._connection is None:
-                # Read only: it must never make a database where there is none.
-                uri = f"{self._database.absolute().as_uri()}?mode=ro"
+                uri = read_only_uri(self._database)
                 connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
                 with self._changed:
                     self._connection = connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 from PySide6.QtCore import QObject, Slot
 
@@ -70,6 +71,8 @@ class Session(Asking):
             self._answers.model_unavailable,
         )
         self._remembers_model = False
+        # Files that were still read for a draft when its tab was closed, by conversation.
+        self.unread_files: dict[str, tuple[Path, ...]] = {}
         self._idle_unload = IdleUnload(self, settings)
         self.model_state_changed.connect(self._on_model_state_changed)
         self.request_state_changed.connect(self._on_request_state_changed)
@@ -239,11 +242,12 @@ class Session(Asking):
         return self._store.flush(timeout_s)
 
     def _on_model_ready(self, info: ModelInfo) -> None:
+        # First: what waits for the model must not depend on what is kept about it.
+        self._answers.model_ready(info)
         if self._model.path:
             self.library.add_file(self._model.path)
         if self._remembers_model and self._settings.values.model_path != self._model.path:
             self.change_settings(model_path=self._model.path)
-        self._answers.model_ready(info)
 
     @Slot()
     def _on_model_state_changed(self) -> None:

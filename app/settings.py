@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 from engine.api.errors import ErrorInfo, InvalidValueError
 from engine.api.files import replace_file
@@ -66,7 +67,7 @@ class Values:
     shortcuts: Shortcuts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _require_types(self, "")
+        require_types(self, "")
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             _require(value in choices, name, value, f"one of {', '.join(choices)}")
@@ -83,13 +84,13 @@ class Values:
             f"0 to {MAX_IDLE_MINUTES}",
         )
         _require(
-            not self.hub_endpoint or re.fullmatch(HUB_ADDRESS, self.hub_endpoint) is not None,
+            not self.hub_endpoint or _is_hub_address(self.hub_endpoint),
             "hub_endpoint",
             self.hub_endpoint,
             "an address such as https://huggingface.co",
         )
-        _require_types(self.sampling, "sampling.")
-        _require_types(self.engine, "engine.")
+        require_types(self.sampling, "sampling.")
+        require_types(self.engine, "engine.")
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -105,8 +106,21 @@ def _require(ok: bool, name: str, value: object, rule: str) -> None:
         raise InvalidValueError(f"{name} = {value!r}: {rule}", name=name, value=str(value))
 
 
-def _require_types(values: Values | SamplingParams | EngineConfig, prefix: str) -> None:
-    """What a JSON file holds may be of any type; a number is never taken for true."""
+def _is_hub_address(text: str) -> bool:
+    try:
+        port = urlsplit(text).port
+    except ValueError:
+        # Half an IPv6 address, or a port that is none.
+        return False
+    return port != 0 and re.fullmatch(HUB_ADDRESS, text) is not None
+
+
+def require_types(values: Values | SamplingParams | EngineConfig, prefix: str) -> None:
+    """What a JSON file holds may be of any type; a number is never taken for true.
+
+    Raises:
+        InvalidValueError: a value is of another type than its field; ``prefix`` begins its name.
+    """
     for name, hint in _HINTS[type(values).__name__].items():
         value = getattr(values, name)
         words = _TYPE_WORDS.get(hint)
@@ -209,7 +223,8 @@ class Settings:
         if self._path is None or not self._path.exists():
             return
         try:
-            stored = json.loads(self._path.read_text(encoding="utf-8"))
+            # Some editors put a byte order mark before the text.
+            stored = json.loads(self._path.read_text(encoding="utf-8-sig"))
             if not isinstance(stored, dict):
                 raise ValueError("not a JSON object")
         except (OSError, ValueError) as error:
@@ -280,9 +295,9 @@ class Settings:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(
-            json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n"
+        # A path whose name is no UTF-8 has half surrogates; so written they are JSON's own escapes.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         replace_file(temporary, self._path)
 
     def to_json(self) -> dict[str, Any]:

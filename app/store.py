@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -229,22 +230,32 @@ class Store:
         key = ("conversation", conversation_id)
         self._writer.put_last(key, store_jobs.delete_conversation(conversation_id))
 
-    def add_conversations(self, conversations: Sequence[Conversation]) -> None:
+    def add_conversations(self, conversations: Sequence[Conversation]) -> threading.Event:
         """Saves conversations whole, all of them or none; they are the store's from now on.
 
         They are indexed afterwards: with many that takes a minute, and other writing must not wait.
+        Given up if the store is closed meanwhile, because the rest must be written in time. Returns
+        what is set when they are written; never, if something in them cannot be stored, which
+        ``on_error`` hears.
         """
+        written = threading.Event()
 
         def job(connection: sqlite3.Connection) -> None:
             headers = [conversation_row(conversation) for conversation in conversations]
-            store_jobs.add_conversations(connection, headers, conversations)
+            store_jobs.add_conversations(
+                connection, headers, conversations, lambda: self._writer.is_closing
+            )
             self._headers.put(headers)
             self._writer.resume_idle()
+            written.set()
 
         self._put("conversations", new_id(), job)
+        return written
 
     def set_state(self, name: str, value: str) -> None:
         """Keeps a small text by name: open tabs, the window's geometry."""
+        # Paths whose names are no UTF-8 have half surrogates; so they are JSON's own escapes.
+        value = value.encode("utf-8", "backslashreplace").decode("utf-8")
         self._state[name] = value
         sql = upsert_sql("state", ("name", "value"))
         self._put("state", name, execute(sql, (name, value)))

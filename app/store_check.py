@@ -15,6 +15,7 @@ from pathlib import Path
 
 from app.app_error import StoreDamageFoundError
 from app.paths import Profile
+from app.store_uri import read_only_uri
 
 CHECK_AT_ONCE_BYTES = 64_000_000
 """Up to this size a check takes less than a tenth of a second."""
@@ -76,7 +77,7 @@ class BackgroundCheck:
             self._thread.join(5.0)
 
     def _run(self) -> None:
-        uri = f"{self._database.absolute().as_uri()}?mode=ro"
+        uri = read_only_uri(self._database)
         try:
             connecting = sqlite3.connect(uri, uri=True, check_same_thread=False)
             with closing(connecting) as self._connection:

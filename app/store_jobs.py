@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from app.conversation import Attachment, Conversation, Message
 from app.store_rows import (
@@ -15,10 +16,14 @@ from app.store_rows import (
     upsert_sql,
 )
 from app.store_search import index_later, index_slice
-from app.store_writer import Job
+from app.store_writer import GivenUpError, Job
 
 DELETED_KEPT_S = 30 * 86_400.0
 """How long deleted conversations and messages can be brought back."""
+
+# How much of what was deleted long ago goes at a time; a conversation takes its messages with it.
+_SLICES = {"conversations": 1, "messages": 20}
+_T = TypeVar("_T")
 
 SAVE_CONVERSATION = upsert_sql("conversations", CONVERSATION_COLUMNS)
 _SAVE_MESSAGE = upsert_sql("messages", MESSAGE_COLUMNS)
@@ -89,9 +94,23 @@ def add_conversations(
     connection: sqlite3.Connection,
     headers: Iterable[tuple[object, ...]],
     conversations: Sequence[Conversation],
+    is_given_up: Callable[[], bool],
 ) -> None:
-    """Conversations whole, whose messages are indexed later. ``headers``: their rows."""
-    connection.executemany(SAVE_CONVERSATION, headers)
+    """Conversations whole, whose messages are indexed later. ``headers``: their rows.
+
+    ``is_given_up`` is asked again and again.
+
+    Raises:
+        GivenUpError: it said True.
+    """
+
+    def wanted(rows: Iterable[_T]) -> Iterator[_T]:
+        for row in rows:
+            if is_given_up():
+                raise GivenUpError
+            yield row
+
+    connection.executemany(SAVE_CONVERSATION, wanted(headers))
     # The oldest first: a search begins with what was stored last.
     messages = [
         (message.created_at, conversation.conversation_id, message)
@@ -99,17 +118,23 @@ def add_conversations(
         for message in conversation.messages.values()
     ]
     messages.sort(key=lambda entry: entry[0])
-    index_later(connection, (message.message_id for _, _, message in messages))
-    rows = (message_row(owner, message) for _, owner, message in messages)
+    index_later(connection, wanted(message.message_id for _, _, message in messages))
+    rows = wanted(message_row(owner, message) for _, owner, message in messages)
     connection.executemany(_SAVE_MESSAGE, rows)
 
 
 def tidy(connection: sqlite3.Connection) -> bool:
-    """Work for an idle writer: what was deleted long ago goes, new messages are indexed.
+    """Some work for an idle writer: what was deleted long ago goes, new messages are indexed.
 
-    False if nothing is left to do.
+    Milliseconds each time, because other writing waits for it. False if nothing is left to do.
     """
-    before = (time.time() - DELETED_KEPT_S,)
-    for table in ("conversations", "messages"):
-        connection.execute(f"DELETE FROM {table} WHERE deleted_at < ?", before)
+    before = time.time() - DELETED_KEPT_S
+    for table, count in _SLICES.items():
+        deleted = connection.execute(
+            f"DELETE FROM {table} WHERE rowid IN"
+            f" (SELECT rowid FROM {table} WHERE deleted_at < ? LIMIT ?)",
+            (before, count),
+        )
+        if deleted.rowcount:
+            return True
     return index_slice(connection)

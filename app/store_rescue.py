@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.store_rows import CONVERSATION_COLUMNS, MESSAGE_COLUMNS
+from app.store_uri import read_only_uri
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,8 +31,7 @@ def rescue(damaged: Path, connection: sqlite3.Connection) -> int:
     """
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     try:
-        uri = f"{damaged.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as source:
+        with closing(sqlite3.connect(read_only_uri(damaged), uri=True)) as source:
             source.text_factory = _text
             if source.execute("PRAGMA user_version").fetchone()[0] != version:
                 return 0

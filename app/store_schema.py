@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import quote
 
 from app.app_error import StoreDamagedError, StoreTooNewError
 from app.network_drive import is_on_network
 from app.store_check import finding_of
 from app.store_search import SEARCH_MIGRATION, SEARCH_SCHEMA
+from app.store_uri import read_only_uri
 from engine.api.files import discard, replace_file
 
 SCHEMA_VERSION = 4
@@ -146,7 +146,7 @@ def open_to_read(database: Path) -> sqlite3.Connection:
     """
     if database.exists() and database.stat().st_size:
         # Without "immutable" SQLite would have to make its shared-memory file first.
-        uri = f"{sqlite_uri(database.absolute())}?mode=ro&immutable=1"
+        uri = f"{read_only_uri(database)}&immutable=1"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         version = _require_known(connection)
         if version == SCHEMA_VERSION:
@@ -185,16 +185,6 @@ def connect(database: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def sqlite_uri(path: PurePath) -> str:
-    """An absolute path as SQLite takes it: a share's server too goes into the path.
-
-    ``as_uri`` would name the server as the authority, which SQLite refuses
-    (https://www.sqlite.org/uri.html).
-    """
-    name = path.as_posix()
-    return f"file://{quote(name if name.startswith('/') else f'/{name}', safe='/:')}"
 
 
 def _require_known(connection: sqlite3.Connection) -> int:

@@ -28,6 +28,10 @@ _OUR_FAULT = (
 )
 
 
+class GivenUpError(Exception):
+    """Raised by a job that is no longer worth doing: it is forgotten, and nobody is told."""
+
+
 class StoreWriter:
     """Runs jobs in one transaction a batch, each key's newest job only.
 
@@ -70,6 +74,11 @@ class StoreWriter:
     def is_failing(self) -> bool:
         """True from a refusal of the disk to the next success."""
         return self._failing
+
+    @property
+    def is_closing(self) -> bool:
+        """True as soon as ``close`` was called: it waits for what is queued and running."""
+        return self._closing
 
     def put(self, key: Key, job: Job) -> None:
         """Queues a job to run at once, in place of an older one with the same key."""
@@ -204,6 +213,9 @@ class StoreWriter:
                 # Positions of the older jobs first: a parent stays before its children.
                 self._pending = batch | self._pending
                 self._due_s = time.monotonic() + RETRY_INTERVAL_S
+            elif self._pending and self._due_s is None:
+                # Queued while the disk still refused, when nothing but the next try was due.
+                self._due_s = 0.0
             self._changed.notify_all()
         if failure is not None and not was_failing:
             self._on_error(StoreWriteError.of(failure))
@@ -244,7 +256,8 @@ def _run_batch(connection: sqlite3.Connection, batch: dict[Key, Job]) -> list[Ex
         except Exception as error:
             if isinstance(error, sqlite3.Error | OSError) and not isinstance(error, _OUR_FAULT):
                 raise
-            refused.append(error)
+            if not isinstance(error, GivenUpError):
+                refused.append(error)
     return refused
 
 

@@ -40,7 +40,8 @@ _ASKING = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[。！？!?])|(?<=\.)(?=\s)")
 _DEFINES = re.compile(
-    r"^\s*(?:export\s+|default\s+|public\s+|private\s+|protected\s+|static\s+|async\s+|pub\s+)*"
+    # Within the line: what goes over line ends would look at the rest again for every line.
+    r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|pub)[^\S\n]+)*"
     r"(?:def|class|function|func|fn|struct|interface|enum|trait|module)\s+([A-Za-z_]\w*)",
     re.MULTILINE,
 )

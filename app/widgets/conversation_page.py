@@ -152,9 +152,12 @@ class ConversationPage(QWidget):
     def submit(self, text: str, num_answers: int = 1) -> bool:
         """Sends ``text``; it goes from the composer only if it was accepted.
 
-        It stays there too while what it would drop is not known, or was not shown yet.
-        ``num_answers``: more than one stand side by side.
+        It stays there too while files that belong to it are read, and while what it would drop is
+        not known, or was not shown yet. ``num_answers``: more than one stand side by side.
         """
+        is_written = text == self.composer.text()
+        if is_written and self.drafting.waits_for_files(partial(self._submit_written, num_answers)):
+            return False
         self._num_answers = num_answers
         self._save_prompt()
         self.notices.clear()
@@ -163,6 +166,9 @@ class ConversationPage(QWidget):
         if not self.composer.text().strip():
             self.composer.set_text(text)
         return False
+
+    def _submit_written(self, num_answers: int) -> None:
+        self.submit(self.composer.text(), num_answers)
 
     def _send(self, text: str) -> bool:
         if not self._session.send(self.conversation_id, text, self._num_answers):
@@ -248,6 +254,7 @@ class ConversationPage(QWidget):
         """Title, number, system prompt or overflow policy changed."""
         self._update_divider()
         self.context_notice.refresh()
+        self.drafting.ask_again()
         if not self._prompt_timer.isActive():
             self.empty_state.set_prompt(self.conversation.system_prompt)
 
@@ -258,6 +265,7 @@ class ConversationPage(QWidget):
         if not is_busy:
             self.notices.retract(code="answer_running")
             self.context_notice.refresh()
+            self.drafting.ask_again()
         state = self._session.request_state(self.conversation_id)
         for message_id in {state.message_id, *self._session.compared(self.conversation_id)}:
             message = self.conversation.messages.get(message_id)

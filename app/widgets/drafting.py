@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
@@ -20,7 +21,7 @@ from app.widgets.file_reader import FileReader, files_in
 from app.widgets.token_gauge import gauge_lines, gauge_sentences
 from app.widgets.words import shown_title
 from engine.api.errors import ErrorInfo
-from engine.api.events import RequestUsage
+from engine.api.events import ModelInfo, RequestUsage
 
 ASK_DELAY_MS = 350
 
@@ -43,6 +44,8 @@ class Drafting(QObject):
         self._composer = composer
         self._conversation_id = conversation_id
         self._written = _Parts()
+        self._model: ModelInfo | None = session.model_state.info
+        self._once_read: Callable[[], None] | None = None
         self.files = FileReader(self)
         self._ask_timer = QTimer(self)
         self._ask_timer.setSingleShot(True)
@@ -58,11 +61,15 @@ class Drafting(QObject):
         composer.edit.picture_pasted.connect(self._on_picture_pasted)
         self.files.file_read.connect(composer.attachments.add_item)
         self.files.file_refused.connect(self._on_file_refused)
-        self.files.busy_changed.connect(composer.show_reading)
+        self.files.busy_changed.connect(self._on_files_busy_changed)
+        composer.edit.textChanged.connect(self._stop_waiting)
+        composer.attachments.removed.connect(self._stop_waiting)
         session.gauges.changed.connect(self._on_gauges_changed)
-        session.model_state_changed.connect(self.refresh)
+        session.model_state_changed.connect(self._on_model_state_changed)
+        session.conversation_closed.connect(self._on_conversation_closed)
         page.setAcceptDrops(True)
         page.installEventFilter(self)
+        self.files.read(session.unread_files.pop(conversation_id, ()))
         self.refresh()
 
     @property
@@ -92,6 +99,34 @@ class Drafting(QObject):
         """Asks for files to attach."""
         self.files.choose(self._composer.window())
 
+    def waits_for_files(self, then: Callable[[], None]) -> bool:
+        """Whether files of the draft are still read. If so, ``then`` is called when all are there,
+        unless the draft is changed before or one of them is refused.
+        """
+        if not self.files.unread:
+            return False
+        self._once_read = then
+        return True
+
+    @Slot()
+    def _stop_waiting(self) -> None:
+        self._once_read = None
+
+    @Slot(str)
+    def _on_files_busy_changed(self, names: str) -> None:
+        self._composer.show_reading(names)
+        if self.files.unread or not self._is_open:
+            return
+        then, self._once_read = self._once_read, None
+        if then is not None:
+            then()
+
+    @Slot(str)
+    def _on_conversation_closed(self, conversation_id: str) -> None:
+        """What is read now comes too late; it is read again if the tab is opened again."""
+        if conversation_id == self._conversation_id and self.files.unread:
+            self._session.unread_files[conversation_id] = self.files.unread
+
     @Slot(str)
     def _on_draft_changed(self, text: str) -> None:
         self._session.set_draft(self._conversation_id, self._composer.typed_text())
@@ -114,6 +149,7 @@ class Drafting(QObject):
 
     @Slot(object)
     def _on_file_refused(self, error: ErrorInfo) -> None:
+        self._stop_waiting()
         notice = Notice(Severity.WARNING, error, self._conversation_id)
         self._session.notice_raised.emit(notice)
 
@@ -143,6 +179,19 @@ class Drafting(QObject):
         return super().eventFilter(watched, event)
 
     # --- the gauge ---
+
+    def ask_again(self) -> None:
+        """What the figures of the draft come from has changed."""
+        if self._composer.text().strip():
+            self._ask_timer.start()
+
+    @Slot()
+    def _on_model_state_changed(self) -> None:
+        # Told at each step of loading too.
+        model, self._model = self._model, self._session.model_state.info
+        if self._model not in (None, model):
+            self.ask_again()
+        self.refresh()
 
     @Slot()
     def refresh(self) -> None:
@@ -184,8 +233,13 @@ class Drafting(QObject):
 
     @Slot()
     def _ask(self) -> None:
-        if self._composer.isVisible() and self._is_open:
+        if not self._is_open:
+            return
+        if self._composer.isVisible():
             self._session.ask_gauge(self._conversation_id, self._composer.text())
+        else:
+            # Asked when the page comes to the front; until then no older figures.
+            self._session.gauges.forget(self._conversation_id)
 
     @Slot(str)
     def _on_gauges_changed(self, conversation_id: str) -> None:

@@ -39,6 +39,11 @@ class FileReader(QObject):
         self._patience.timeout.connect(self._tell_busy)
         self._done.connect(self._on_done, Qt.ConnectionType.QueuedConnection)
 
+    @property
+    def unread(self) -> tuple[Path, ...]:
+        """The files that are still read or wait for it."""
+        return tuple(self._waiting)
+
     def read(self, paths: Sequence[Path]) -> None:
         """Reads ``paths``, at most ``MAX_FILES`` of them."""
         was_idle = not self._waiting

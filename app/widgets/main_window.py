@@ -118,8 +118,9 @@ class MainWindow(QMainWindow):
         return self.tab_area.page(conversation_id).submit(text)
 
     def is_at_files(self) -> bool:
-        """Whether conversations are being exported, imported or printed."""
-        return self.transfers.is_busy or self.reading.jobs.is_busy
+        """Whether conversations are being exported, imported or printed, or files attached."""
+        is_reading = any(page.drafting.files.unread for page in self.tab_area.pages)
+        return is_reading or self.transfers.is_busy or self.reading.jobs.is_busy
 
     # --- layout ---
 
@@ -204,6 +205,7 @@ class MainWindow(QMainWindow):
     def save_state(self) -> None:
         """Hands what was typed, and the window's own state, to the session."""
         self.tab_area.flush()
+        self.prompt_desk.save()
         self.panels.save()
         self.scroll_places.save()
         self._session.set_window_state("geometry", _encode(self.saveGeometry()))

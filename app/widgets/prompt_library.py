@@ -63,6 +63,11 @@ class PromptDesk(QObject):
         self.dialog.raise_()
         self.dialog.activateWindow()
 
+    def save(self) -> None:
+        """Keeps what was typed a moment ago."""
+        if self.dialog is not None:
+            self.dialog.editor.save()
+
     def _on_dialog_destroyed(self) -> None:
         self.dialog = None
 

@@ -213,10 +213,10 @@ class Transfers(QObject):
         if self._session.store_imported(imported.conversations):
             self._read.emit(ids, name, imported.left_out)
         else:
-            # The store says why, and goes on trying.
+            # The store says why; where only the disk refuses, it goes on trying.
             self._refused.emit(
                 ImportFileError(
-                    f"{name}: the conversations are not stored yet.",
+                    f"{name}: the conversations could not be stored.",
                     path=name,
                 )
             )

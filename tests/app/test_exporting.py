@@ -116,6 +116,22 @@ def test_a_byte_order_mark_is_no_fault() -> None:
     assert len(read_conversations(b"\xef\xbb\xbf" + text.encode()).conversations) == 1
 
 
+def test_half_surrogates_are_replaced_because_they_cannot_be_stored() -> None:
+    conversation = branched()
+    for message in conversation.messages.values():
+        if message.error is not None:
+            message.error = ErrorInfo("device", "It failed.", "", (("name", "CUT"),))
+        message.facts = {"note": "CUT"}
+        message.content = "CUT"
+    text = to_json([conversation]).replace("CUT", "\\ud83d")
+    (after,) = read_conversations(text.encode()).conversations
+    assert {message.content for message in after.messages.values()} == {"?"}
+    (failed,) = (message for message in after.messages.values() if message.error)
+    assert failed.facts == {"note": "?"}
+    assert failed.error is not None
+    assert failed.error.numbers == (("name", "?"),)
+
+
 def broken(*path: str | int, value: object) -> dict[str, Any]:
     """A good document with one value changed."""
     changed: Any = document()
@@ -170,6 +186,10 @@ def test_what_is_no_export_is_refused(data: bytes, reason: str) -> None:
         ((*MESSAGE, 1, "usage", "ttft_s"), "soon", "not a number"),
         ((*MESSAGE, 1, "seed"), "18446744073709551616", "seed"),
         ((*MESSAGE, 1, "num_dropped"), float("inf"), "infinity"),
+        ((*MESSAGE, 1, "num_dropped"), 2**63, "cannot have been dropped"),
+        ((*MESSAGE, 1, "params", "top_k"), 2.5, "top_k"),
+        (("conversations", 0, "params", "seed"), 1.5, "seed"),
+        (("conversations", 0, "params", "logprobs"), 1.5, "logprobs"),
         (("conversations", 0, "title"), 5, "not a text"),
         (("conversations", 0, "overflow"), "explode", "explode"),
         (("conversations", 0, "messages"), None, "NoneType"),

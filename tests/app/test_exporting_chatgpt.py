@@ -188,3 +188,9 @@ def test_a_long_chain_is_no_recursion() -> None:
         for n in range(5000)
     }
     assert len(read(export("n4999", **nodes)).path()) == 5000
+
+
+def test_a_model_with_half_a_surrogate_in_its_name_can_be_stored() -> None:
+    nodes = {"q": node(None, "user", "x"), "a": node("q", "assistant", "y")}
+    nodes["a"]["message"]["metadata"]["model_slug"] = "gpt-\ud83d"
+    assert read(export("a", **nodes)).path()[1].model == "gpt-?"

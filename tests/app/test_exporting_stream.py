@@ -161,6 +161,39 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         read_file(path)
 
 
+def packed(path: Path, method: int) -> bytearray:
+    """An archive of ChatGPT's, whose packed content begins at byte 30 + 18."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("conversations.json", json.dumps([{"mapping": {}}] * 500))
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("local", "central", "value", "reason"),
+    [(6, 8, 1, "protected by a password"), (8, 10, 97, "method is not supported")],
+)
+def test_an_archive_that_cannot_be_unpacked_is_refused(
+    tmp_path: Path, local: int, central: int, value: int, reason: str
+) -> None:
+    data = packed(tmp_path / "export.zip", zipfile.ZIP_DEFLATED)
+    data[local] = data[data.index(b"PK\x01\x02") + central] = value
+    (tmp_path / "export.zip").write_bytes(data)
+    with pytest.raises(ImportFileError, match=rf"export\.zip cannot be read: .*{reason}"):
+        read_file(tmp_path / "export.zip")
+
+
+@pytest.mark.parametrize(
+    ("method", "at"),
+    [(zipfile.ZIP_DEFLATED, 48), (zipfile.ZIP_LZMA, 60), (zipfile.ZIP_BZIP2, 60)],
+)
+def test_an_archive_with_damaged_content_is_refused(tmp_path: Path, method: int, at: int) -> None:
+    data = packed(tmp_path / "export.zip", method)
+    data[at : at + 16] = b"\xff" * 16
+    (tmp_path / "export.zip").write_bytes(data)
+    with pytest.raises(ImportFileError, match=r"export\.zip cannot be read: ."):
+        read_file(tmp_path / "export.zip")
+
+
 def test_more_than_a_gigabyte_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting_stream, "MAX_BYTES", 1000)
     path = tmp_path / "many.json"

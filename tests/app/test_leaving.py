@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import SIGNAL, Qt
@@ -51,6 +52,19 @@ def button(stage: Stage, text: str):
 def test_an_idle_window_closes_at_once(stage: Stage) -> None:
     assert stage.window.close()
     assert stage.window.quit_guard.box is None
+
+
+def test_what_is_being_typed_into_the_prompt_library_is_stored(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    with window_stage(qtbot, profile=tmp_path) as stage:
+        stage.window.prompt_desk.open()
+        editor = stage.window.prompt_desk.dialog.editor
+        prompt_id = editor.prompt.prompt_id
+        editor.edit.setPlainText("Typed just now.")
+        assert stage.window.close()
+    with closing(Store(Profile(tmp_path))) as store:
+        assert store.prompts.get(prompt_id).text == "Typed just now."
 
 
 @pytest.mark.parametrize("how", ["x", "action"])

@@ -199,6 +199,17 @@ def test_only_the_newest_question_is_answered(stage: SessionStage) -> None:
     assert [one.text for one in told] == ["third"]
 
 
+def test_a_conversation_that_was_closed_meanwhile_costs_nothing(stage: SessionStage) -> None:
+    stage.start()
+    ids = [talked(stage, "One"), talked(stage, "Two")]
+    stage.session.close_conversation(ids[0])
+    told = cost(stage, ids, "Quite different")
+    assert told.conversation_ids == tuple(ids)
+    assert told.computed_tokens == cost(stage, ids[1:], "Quite different").computed_tokens > 0
+    stage.session.close_conversation(ids[1])
+    assert cost(stage, ids, "Quite different") == PromptCost("Quite different", tuple(ids))
+
+
 # --- files ---
 
 

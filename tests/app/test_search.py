@@ -70,6 +70,27 @@ def test_a_database_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_a_database_on_a_share_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # SQLite takes no address that names a server.
+    monkeypatch.setattr(
+        Path, "as_uri", lambda path: f"file://server{path.as_posix()}", raising=False
+    )
+    monkeypatch.setattr("app.search.find_messages", lambda _connection, query: SearchResult(query))
+    (tmp_path / "x.sqlite3").touch()
+    found: list[SearchResult] = []
+    arrived = threading.Event()
+
+    def on_found(result: SearchResult) -> None:
+        found.append(result)
+        arrived.set()
+
+    searcher = Searcher(tmp_path / "x.sqlite3", on_found)
+    searcher.ask("x")
+    assert arrived.wait(20.0)
+    searcher.close()
+    assert found[0].error == ""
+
+
 def test_a_long_search_is_broken_off_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,3 +149,19 @@ def test_shortcuts_survive_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     Settings(path).change(shortcuts={"new_tab": ("Ctrl+N",), "fork": ()})
     assert Settings(path).values.shortcuts == {"new_tab": ("Ctrl+N",), "fork": ()}
+
+
+def test_a_path_that_is_no_utf_8_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    # As the system gives the name of a folder in Latin-1.
+    model_path = b"/mod\xe8les/\xe5\xba\xad.gguf".decode("utf-8", "surrogateescape")
+    Settings(path).change(model_path=model_path, font_family="庭")
+    assert Settings(path).values.model_path == model_path
+    assert "庭" in path.read_text("utf-8")
+
+
+def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"theme": "dark"}', encoding="utf-8-sig")
+    settings = Settings(path)
+    assert (settings.values.theme, settings.problems) == ("dark", [])

@@ -148,3 +148,19 @@ def test_a_check_is_broken_off_at_the_end(profile: Profile) -> None:
     check.start()
     check.close()
     assert found == []
+
+
+def test_one_on_a_share_is_checked(
+    profile: Profile, checks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SQLite takes no address that names a server.
+    monkeypatch.setattr(
+        Path, "as_uri", lambda path: f"file://server{path.as_posix()}", raising=False
+    )
+    store = Store(profile)
+    store.check_if_due()
+    deadline = time.monotonic() + 20.0
+    while not checks:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    store.close()

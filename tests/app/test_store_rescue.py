@@ -90,3 +90,20 @@ def test_messages_without_their_conversation_get_another(profile: Profile) -> No
     assert summary.conversation_id == conversation.conversation_id
     assert contents(loaded(store, conversation)) == ["needle", "answer"]
     store.close()
+
+
+def test_a_database_on_a_share_gives_back_what_it_has(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SQLite takes no address that names a server.
+    monkeypatch.setattr(
+        Path, "as_uri", lambda path: f"file://server{path.as_posix()}", raising=False
+    )
+    store = Store(profile)
+    conversation = saved(store, "needle", "answer")
+    store.close()
+    overwrite(profile, root_page(profile, "messages_by_conversation"))
+    store = Store(profile)
+    assert "2 messages could be taken over" in store.problems[0].message
+    assert contents(loaded(store, conversation)) == ["needle", "answer"]
+    store.close()

@@ -142,3 +142,23 @@ def test_a_megabyte_of_text_is_named_at_once() -> None:
     for text in ("你好" * 300_000, "**" * 300_000, "http://" + "a/" * 300_000, "\n" * 1_000_000):
         automatic_title(text)
     assert time.perf_counter() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("lines", "limit_s"),
+    [
+        ("\n" * 8000, 0.5),
+        (" \n" * 4000, 0.25),
+        ("pub \n" * 1600, 0.15),
+    ],
+)
+def test_a_block_of_many_lines_that_define_nothing_is_named_at_once(
+    lines: str, limit_s: float
+) -> None:
+    # Looking over line ends again for every line takes longer than that, each time.
+    took_s = []
+    for _ in range(3):
+        started = time.perf_counter()
+        automatic_title(f"```\n{lines}")
+        took_s.append(time.perf_counter() - started)
+    assert min(took_s) < limit_s

@@ -290,6 +290,24 @@ def test_a_malformed_file_changes_nothing_and_says_why(
     assert stage.session.conversation_ids() == opened
 
 
+def test_what_the_store_refuses_is_not_said_to_be_imported(
+    stage: Stage,
+    qtbot,
+    notices: list[Notice],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad = made("Bad")
+    bad.append(Message("narrator", "no such role"))
+    monkeypatch.setattr(
+        "app.widgets.transfers.read_file", lambda _path, _told: Imported([made("Good"), bad])
+    )
+    stage.window.transfers.read(tmp_path / "x.json")
+    qtbot.waitUntil(lambda: len(notices) > 1)
+    assert {notice.error.code for notice in notices} == {"store_write", "import_file"}
+    assert stage.session.closed_conversations() == []
+
+
 def test_importing_asks_for_a_file(stage: Stage, qtbot, tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(to_json([made("One")]), encoding="utf-8")
     stage.window.actions_registry["import"].trigger()

@@ -20,7 +20,8 @@ from app.diagnostics import redacted
 from app.network_drive import file_system_of, is_on_network, is_share
 from app.paths import Profile
 from app.store import Store
-from app.store_schema import open_database, sqlite_uri
+from app.store_schema import open_database
+from app.store_uri import sqlite_uri
 from tests.helpers.stored import contents, loaded, saved
 from tests.helpers.windows_libraries import Library, libraries
 
