@@ -12,6 +12,7 @@ from app.markdown_blocks import FORMULA, Block
 from app.markdown_math import LONGEST_DISPLAY
 from app.markdown_slices import SLICE_CHARS, slice_markdown
 from app.markdown_thoughts import ThoughtSplitter, answer_text, split_thoughts
+from tests.helpers.markdown_sliced import sliced
 
 LINES = [
     *("1. The sum is", "2. next", "- The sum is", "- $$", "   - inner", "1. \\["),
@@ -49,15 +50,6 @@ def streamed(text: str, cuts: list[int]) -> list[Block]:
         at, number = at + step, number + 1
     stream.finish()
     return stream.closed
-
-
-def sliced(text: str) -> list[Block]:
-    blocks = []
-    for place in slice_markdown(text):
-        stream = MarkdownStream(text[place.start : place.end], place.state)
-        stream.finish(place.fence_goes_on, place.columns)
-        blocks += stream.closed
-    return blocks
 
 
 @pytest.mark.parametrize("text", AFTER_LISTS_AND_TABLES + RETURNS)

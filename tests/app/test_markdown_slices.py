@@ -7,9 +7,10 @@ import random
 import pytest
 
 from app import markdown_slices
-from app.markdown import MarkdownStream, split_blocks
-from app.markdown_blocks import CODE, TABLE, TEXT, Block
+from app.markdown import split_blocks
+from app.markdown_blocks import CODE, TABLE, TEXT
 from app.markdown_slices import LONGEST_PIECE, SLICE_CHARS, slice_markdown
+from tests.helpers.markdown_sliced import sliced
 
 FENCE = "```py\n" + "\n".join(f"line {n}" for n in range(95)) + "\n```"
 PARTS = [
@@ -39,16 +40,6 @@ PARTS = [
     "$$\nx_1\n= y\n$$\n\nand \\(a_1*b*\\)",
     "中文段落，**加粗**。\n\n- 列表\n- 第二项",
 ]
-
-
-def sliced(text: str) -> list[Block]:
-    """The blocks of the slices, each parsed alone."""
-    blocks = []
-    for place in slice_markdown(text):
-        stream = MarkdownStream(text[place.start : place.end], place.state)
-        stream.finish(place.fence_goes_on, place.columns)
-        blocks += stream.closed
-    return blocks
 
 
 @pytest.mark.parametrize("slice_chars", [25, 120])
