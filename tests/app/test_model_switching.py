@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -231,15 +232,22 @@ def test_a_load_that_ends_just_as_it_is_cancelled_is_cancelled(stage: Stage) -> 
     assert stage.notices == []
 
 
-def test_a_first_load_that_ends_just_as_it_is_cancelled_leaves_no_model(
-    tmp_path: Path, qtbot: QtBot
-) -> None:
+@contextmanager
+def first_load(tmp_path: Path, qtbot: QtBot) -> Iterator[tuple[Stage, str]]:
+    """A first model that does not get ready, and a conversation whose question waits for it."""
     with session_stage(tmp_path / "first", qtbot) as stage:
         stage.engine.hold_load.set()
         stage.bridge.start()
         stage.session.load_model(OTHER)
         conversation_id = stage.session.new_conversation()
         ask_all(stage, [conversation_id], "Early")
+        yield stage, conversation_id
+
+
+def test_a_first_load_that_ends_just_as_it_is_cancelled_leaves_no_model(
+    tmp_path: Path, qtbot: QtBot
+) -> None:
+    with first_load(tmp_path, qtbot) as (stage, conversation_id):
         cancel_too_late(stage)
         stage.wait(lambda: stage.session.model_state.is_asleep)
         assert stage.said[-1] == ("draft_restored", conversation_id, "Early")
@@ -269,12 +277,7 @@ def test_the_progress_of_a_load_that_was_stopped_is_not_the_next_ones(stage: Sta
 def test_the_first_load_can_be_cancelled_and_a_question_goes_back(
     tmp_path: Path, qtbot: QtBot
 ) -> None:
-    with session_stage(tmp_path / "first", qtbot) as stage:
-        stage.engine.hold_load.set()
-        stage.bridge.start()
-        stage.session.load_model(OTHER)
-        conversation_id = stage.session.new_conversation()
-        ask_all(stage, [conversation_id], "Early")
+    with first_load(tmp_path, qtbot) as (stage, conversation_id):
         stage.qtbot.wait(50)
         stage.session.stay_with_model()
         stage.wait(lambda: stage.session.model_state.is_asleep)
