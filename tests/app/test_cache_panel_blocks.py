@@ -55,6 +55,8 @@ def test_without_a_pool_there_is_nothing_to_press(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: stage.panel.live is not None)
     area = view_of(stage).area
     assert not any(button.isEnabled() for button in area.buttons)
+    # A snapshot from before that is taken for the one of an earlier subscription.
+    qtbot.waitUntil(lambda: stage.subscriptions == 1)
     stage.publish()
     stage.deliver()
     qtbot.waitUntil(lambda: stage.panel.model is not None)
@@ -199,67 +201,6 @@ def test_a_free_block_has_no_text_to_ask_for(qtbot: QtBot, make_stage: MakeStage
     view_of(stage).grid.move_cursor(511)
     qtbot.wait(200)
     assert not any(isinstance(c, BlockText) for c in stage.commands)
-
-
-def asked_of(stage: PanelStage) -> list[BlockText]:
-    return [command for command in stage.commands if isinstance(command, BlockText)]
-
-
-def unfinished(qtbot: QtBot, stage: PanelStage, request_id: str, conversation_id: str) -> int:
-    """A request that holds one block, of which it has filled five tokens; returns the block."""
-    first = 100 * int(conversation_id[1:])
-    assert stage.scripted.admit(request_id, conversation_id, range(first, first + 5))
-    stage.scripted.compute(request_id)
-    stage.deliver()
-    qtbot.waitUntil(lambda: stage.panel.model.last_seq == stage.scripted.log.seq)
-    return stage.scripted.requests[request_id].block_table[0]
-
-
-def test_text_of_an_unfinished_block_is_asked_for_anew(qtbot: QtBot, make_stage: MakeStage) -> None:
-    stage = make_stage(ScriptedPool(64))
-    view = view_of(stage)
-    block = unfinished(qtbot, stage, "a", "c1")
-    view.point_at(block)
-    qtbot.waitUntil(lambda: len(asked_of(stage)) == 1)
-    first = asked_of(stage)[0]
-    stage.client.post(BlockTextReady(first.command_id, block, "of one", (), 0, ("c1",)))
-    qtbot.waitUntil(lambda: "of one" in texts_of(stage))
-    view.point_at(-1)
-    view.point_at(block)
-    qtbot.waitUntil(lambda: len(asked_of(stage)) == 2)
-    view.point_at(-1)
-    stage.scripted.finish("a")
-    assert unfinished(qtbot, stage, "b", "c2") == block
-    view.point_at(block)
-    assert "of one" not in texts_of(stage)
-    # What was asked while the block was another conversation's is no answer either.
-    late = BlockTextReady(asked_of(stage)[1].command_id, block, "of one", (), 0, ("c1",))
-    with qtbot.waitSignal(stage.bridge.engine_event):
-        stage.client.post(late)
-    assert "of one" not in texts_of(stage)
-    qtbot.waitUntil(lambda: len(asked_of(stage)) == 3)
-    third = asked_of(stage)[2]
-    stage.client.post(BlockTextReady(third.command_id, block, "of two", (), 0, ("c2",)))
-    qtbot.waitUntil(lambda: "of two" in texts_of(stage))
-
-
-def test_text_of_an_unfinished_block_of_the_past_is_not_asked_of_the_present(
-    qtbot: QtBot, make_stage: MakeStage
-) -> None:
-    stage = make_stage(ScriptedPool(64))
-    live = stage.panel.live
-    assert live is not None
-    block = unfinished(qtbot, stage, "a", "c1")
-    then = live.scrubber.rows_moment.position
-    stage.scripted.finish("a")
-    assert unfinished(qtbot, stage, "b", "c2") == block
-    live.scrubber.go_to(then)
-    assert "a" in live.view.model.tables
-    live.view.point_at(block)
-    assert live._asides._texts._wanted is None
-    live.scrubber.go_live()
-    live.view.point_at(block)
-    qtbot.waitUntil(lambda: len(asked_of(stage)) == 1)
 
 
 # --- what a draft would do ---
