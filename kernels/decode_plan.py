@@ -19,12 +19,17 @@ from kernels.launch import DecodeLaunch, decode_launch, next_power_of_2
 
 ITEM_WORDS = tl.constexpr(8)
 """int32 words of an item: sequence, first tile, end tile, the sequence's first item, its number of
-items, lowest token, length. Word 0 of the plan is the number of items; the list begins at word 8.
+items, lowest token, length. Word 0 of the plan is the number of items; the list begins at word 8,
+the largest first, the items of one sequence behind one another.
 """
+
+# As large as the others is a part of at most a quarter and two tiles more than a program's share.
+_EVEN_SIXTEENTHS = tl.constexpr(20)
+_EVEN_TILES = tl.constexpr(2)
 
 
 # Compiled once for a power of two of sequences, whatever their number is divisible by.
-@triton.jit(do_not_specialize=["batch", "spread", "most_at_once"])
+@triton.jit(do_not_specialize=["batch", "spread", "part_share"])
 def _plan_kernel(
     length_ptr,  # [batch]
     start_ptr,  # [batch] tokens at the beginning to leave out, or unused
@@ -32,7 +37,7 @@ def _plan_kernel(
     counter_ptr,  # [batch, kv_heads] int32
     batch,
     spread,
-    most_at_once,
+    part_share,
     min_tiles,
     BATCH_POW2: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -60,19 +65,28 @@ def _plan_kernel(
     elif FIXED_TILES > 0:
         wanted = tl.cdiv(tiles, FIXED_TILES)
     else:
-        # Rounded down: what does not fit the device at once would run alone at the end. In several
-        # waves nothing fits at once, and a part of twice the others' length would run alone too.
         whole = tl.maximum(tl.sum(tiles, 0), 1)
-        wanted = (tiles * spread + tl.where(spread > most_at_once, whole // 2, 0)) // whole
         # Joining takes as long as there are parts, a part as long as it has tiles.
-        joinable = (tl.sqrt(tiles.to(tl.float32)) * 4.0).to(tl.int32)
-        wanted = tl.minimum(tl.minimum(wanted, joinable), tl.cdiv(tiles, min_tiles))
+        most = (tl.sqrt(tiles.to(tl.float32)) * 4.0).to(tl.int32)
+        most = tl.minimum(most, tl.cdiv(tiles, min_tiles))
+        # All parts at once, rounded down: one that does not fit would run alone at the end.
+        wanted = tl.minimum(tl.maximum(tiles * spread // whole, 1), most)
+        largest = tl.max(tl.cdiv(tiles, tl.maximum(wanted, 1)), 0) - _EVEN_TILES
+        even = largest * spread * 16 <= whole * _EVEN_SIXTEENTHS
+        fits = even & (tl.sum(wanted, 0) <= spread)
+        # Or in several waves: small parts at the end fill what the large ones leave.
+        largest = tl.maximum(tl.cdiv(whole * part_share, 16 * spread), 1)
+        wanted = tl.where(fits, wanted, tl.minimum(tl.cdiv(tiles, largest), most))
     # A padded row has one item too: its output is written.
     items = tl.where(row < batch, tl.maximum(wanted, 1), 0)
-    first_item = tl.sum(tl.where(row < own, items, 0), 0)
     mine = row == own
     items_own = tl.sum(tl.where(mine, items, 0), 0)
     tiles_own = tl.sum(tl.where(mine, tiles, 0), 0)
+    # What is begun last ends last: the largest first, as in longest-processing-time scheduling.
+    size = tl.cdiv(tiles, tl.maximum(items, 1))
+    size_own = tl.cdiv(tiles_own, items_own)
+    before = (size > size_own) | ((size == size_own) & (row < own))
+    first_item = tl.sum(tl.where(before, items, 0), 0)
     tile_own = tl.sum(tl.where(mine, first_tile, 0), 0)
     part = tl.arange(0, MOST_POW2)
     inside = part < items_own
@@ -144,20 +158,18 @@ def plan_decode(
     """
     batch = context_lens.shape[0]
     device = context_lens.device
-    chosen = launch or decode_launch(num_heads, num_kv_heads, head_dim, device)
-    # More sequences than the device takes at once run in several waves: the long ones are cut, so
-    # that one that is begun last ends soon after the others.
-    spread = max(chosen.spread, batch)
+    chosen = launch or decode_launch(num_heads, num_kv_heads, head_dim, device, batch)
+    most_parts = triton.cdiv(16 * chosen.spread, chosen.part_share)
     most_tiles = max(1, triton.cdiv(max_context, chosen.tile)) + 1
     if splits:
         most = splits
     elif deterministic:
         most = triton.cdiv(most_tiles, chosen.fixed_tiles)
     else:
-        most = min(spread, triton.cdiv(most_tiles, chosen.min_tiles))
+        most = min(most_parts, triton.cdiv(most_tiles, chosen.min_tiles))
     capacity = batch * most
     if not splits and not deterministic:
-        capacity = min(capacity, batch + spread)
+        capacity = min(capacity, batch + most_parts)
     words = (1 + capacity) * 8
     memory = torch.empty(words + batch * num_kv_heads, dtype=torch.int32, device=device)
     cells = (shared_rows + capacity) * num_heads
@@ -183,8 +195,8 @@ def plan_decode(
             plan.items,
             plan.counters,
             batch,
-            spread,
             chosen.spread,
+            chosen.part_share,
             chosen.min_tiles,
             BATCH_POW2=next_power_of_2(batch),
             KV_HEADS=num_kv_heads,

@@ -14,6 +14,7 @@ MIN_DOT_ROWS = 16
 
 _FALLBACK_MULTIPROCESSORS = 1
 _PROGRAMS_PER_MULTIPROCESSOR = 4
+_DEEP_PROGRAMS_PER_MULTIPROCESSOR = 3
 _SHARED_PROGRAMS_PER_MULTIPROCESSOR = 1
 _OWN_PROGRAMS_PER_MULTIPROCESSOR = 2
 """Of the shared beginnings' kernel and the one that runs beside it, on one multiprocessor's memory.
@@ -22,6 +23,7 @@ _MIN_PART_TOKENS = 64
 _FIXED_PART_TOKENS = 512
 _JOIN_ELEMENTS = 8192
 _DESKTOP_SHARED_MEMORY = 99 * 1024
+_LARGE_SHARED_MEMORY = 200_000
 _WIDE_PREFILL_PAIRS = 4096
 _CHUNK_PER_DRAWN_ROW = 32
 _PREFILL_PER_MULTIPROCESSOR = 2
@@ -33,7 +35,8 @@ class DecodeLaunch:
     """How decode steps of a shape are cut up.
 
     ``rows``: query heads of one KV head, padded. ``tile``: tokens a step of the loop.
-    ``spread``: parts that all contexts together are cut into, besides one a sequence.
+    ``spread``: programs of one KV head that the device takes at once. ``part_share``: where there
+    are more parts, a part has at most so many sixteenths of a program's share of all tiles.
     ``min_tiles``: tiles of the smallest part. ``fixed_tiles``: tiles of a part where it must not
     depend on other sequences. ``join_chunk``: parts that are joined at a time.
     ``early``: programs start while the kernel before still runs, and wait for it themselves.
@@ -42,6 +45,7 @@ class DecodeLaunch:
     rows: int
     tile: int
     spread: int
+    part_share: int
     min_tiles: int
     fixed_tiles: int
     join_chunk: int
@@ -119,21 +123,35 @@ def dot_width(head_dim: int) -> int:
     return max(MIN_DOT_ROWS, next_power_of_2(head_dim))
 
 
-@functools.cache
 def decode_launch(
-    num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device
+    num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device, batch: int = 1
 ) -> DecodeLaunch:
     """How decode steps of this shape are cut up.
 
-    The parts fill the device once: more of them would only wait for each other and be joined.
+    Four programs on a multiprocessor with one tile on its way each, or three with two: the latter
+    where contexts as they are leave room for a fourth (34 to 49 of Qwen3-0.6B on an H200), and in
+    several waves, where what is left at the end is sooner done.
     """
+    few, deep = _decode_launches(num_heads, num_kv_heads, head_dim, device)
+    room = few.spread // 2 < batch <= deep.spread
+    return deep if room or batch > few.spread else few
+
+
+@functools.cache
+def _decode_launches(
+    num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device
+) -> tuple[DecodeLaunch, DecodeLaunch]:
     group = num_heads // num_kv_heads
     tile = 32 if head_dim > 128 else 64
-    programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
-    return DecodeLaunch(
+
+    def spread(programs: int) -> int:
+        return max(1, programs * multiprocessors(device) // num_kv_heads)
+
+    few = DecodeLaunch(
         rows=max(MIN_DOT_ROWS, next_power_of_2(group)),
         tile=tile,
-        spread=max(1, -(-programs // num_kv_heads)),
+        spread=spread(_PROGRAMS_PER_MULTIPROCESSOR),
+        part_share=10,
         min_tiles=max(1, _MIN_PART_TOKENS // tile),
         fixed_tiles=_FIXED_PART_TOKENS // tile,
         join_chunk=join_chunk(group, head_dim),
@@ -141,6 +159,10 @@ def decode_launch(
         num_stages=2,
         early=can_pdl(device),
     )
+    if shared_memory(device) <= _LARGE_SHARED_MEMORY:
+        return few, few
+    programs = spread(_DEEP_PROGRAMS_PER_MULTIPROCESSOR)
+    return few, replace(few, spread=programs, part_share=12, num_stages=3)
 
 
 @functools.cache
@@ -152,7 +174,7 @@ def shared_launch(
     rows = min(64, max(MIN_DOT_ROWS, next_power_of_2(pairs)))
     tile = 32 if head_dim > 128 else 64
     # Two tiles on their way at once, where they fit in every dtype.
-    deep = head_dim <= 128 and shared_memory(device) > 200_000
+    deep = head_dim <= 128 and shared_memory(device) > _LARGE_SHARED_MEMORY
     programs = _SHARED_PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(device)
     return SharedLaunch(
         rows=rows,

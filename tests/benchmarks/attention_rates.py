@@ -1,7 +1,7 @@
 """Speed of the attention kernels on a GPU, beside FlashAttention-3 where its extension is at hand.
 
 ``python tests/benchmarks/attention_rates.py [--sweep] [--fa3 DIR] [PART …]`` prints one JSON line a
-row; parts: decode, shared, prefill. Microseconds a call: replays of a CUDA graph of calls over
+row; parts: decode, mixed, shared, prefill. Microseconds a call: replays of a CUDA graph of calls over
 different blocks of a pool (150 MB of keys and values at least, so that they come from memory), the
 median of 50 or more, the gap between kernels included.
 
@@ -40,7 +40,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +56,7 @@ from tests.benchmarks.attention_rows import (
     KV_HEADS,
     Pool,
     decode_row,
+    mixed_row,
     prefill_row,
     shared_row,
 )
@@ -64,6 +65,7 @@ DECODE_SHAPES = [
     (1, 512), (1, 4096), (1, 32768), (8, 512), (8, 4096), (8, 32768), (64, 512), (64, 4096),
     (16, 4096), (17, 4096), (8, 8192), (8, 9216), (32, 1024), (256, 512), (2, 512),
 ]  # fmt: skip
+MIXED_SHAPES = [(steps,) for steps in (20, 150, 300, 450, 600, 700, 800, 880, 940, 980)]
 SHARED_SHAPES = [
     (4, 512), (4, 2048), (8, 2048), (8, 8192), (16, 512), (16, 2048), (16, 8192), (64, 2048),
     (64, 8192), (2, 4096), (3, 2048),
@@ -162,7 +164,7 @@ def sweep_prefill(pool: Pool, until: float) -> None:
 def main() -> int:
     """Prints the rows of the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["decode", "shared", "prefill"])
+    parser.add_argument("parts", nargs="*", default=["decode", "mixed", "shared", "prefill"])
     parser.add_argument("--sweep", action="store_true", help="other launch choices too")
     parser.add_argument("--fa3", type=Path, help="folder of the extension and its wrapper")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each sweep at most")
@@ -173,8 +175,9 @@ def main() -> int:
         import fa3_peer as fa3
     torch.manual_seed(0)
     pool = Pool(40_960)
-    rows: dict[str, tuple[Callable[..., dict[str, object]], list[tuple[int, int]]]] = {
+    rows: dict[str, tuple[Callable[..., dict[str, object]], Sequence[tuple[int, ...]]]] = {
         "decode": (lambda a, b: decode_row(pool, a, b, None, fa3), DECODE_SHAPES),
+        "mixed": (lambda steps: mixed_row(pool, steps, None, fa3), MIXED_SHAPES),
         "shared": (lambda a, b: shared_row(pool, a, b), SHARED_SHAPES),
         "prefill": (lambda a, b: prefill_row(pool, a, b, None, fa3), PREFILL_SHAPES),
     }
@@ -186,7 +189,7 @@ def main() -> int:
                 print(json.dumps(row(*shape)), flush=True)
             except Exception as error:
                 print(json.dumps({"part": part, "shape": shape, "failed": repr(error)[:600]}))
-        if arguments.sweep:
+        if arguments.sweep and part in sweeps:
             try:
                 sweeps[part](pool, time.monotonic() + arguments.seconds)
             except Exception as error:

@@ -17,6 +17,7 @@ from kernels.paged_decode import paged_decode
 from kernels.paged_prefill import paged_prefill, paged_prefill_batch
 from kernels.prefill_tiles import ChunkPlace, tile_list
 from kernels.shared_prefix_decode import plan_shared_prefix_decode, shared_prefix_decode
+from tests.benchmarks.throughput import draw_workload
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE = 16, 8, 128, 16
 TOKEN_BYTES = 2 * KV_HEADS * HEAD_DIM * 2
@@ -92,29 +93,45 @@ def dense(pool: Pool, query: Tensor, table: Tensor, context: int) -> Tensor:
 def decode_row(
     pool: Pool, batch: int, context: int, launch: DecodeLaunch | None, fa3: Any = None
 ) -> dict[str, object]:
-    count = rotations(batch * context * TOKEN_BYTES)
-    tables = [pool.tables(batch, context) for _ in range(count)]
-    lengths = torch.full((batch,), context, device="cuda")
+    """Contexts of one length."""
+    where = {"part": "decode", "batch": batch, "context": context}
+    return where | _decodes(pool, [context] * batch, launch, fa3)
+
+
+def mixed_row(
+    pool: Pool, steps: int, launch: DecodeLaunch | None, fa3: Any = None
+) -> dict[str, object]:
+    """The contexts that W1's answers have after so many steps, those that have ended left out."""
+    prompts, outputs = draw_workload()
+    left = zip(prompts, outputs, strict=True)
+    lengths = [len(prompt) + steps for prompt, output in left if output > steps]
+    where = {"part": "mixed", "steps": steps, "batch": len(lengths), "longest": max(lengths)}
+    return where | _decodes(pool, lengths, launch, fa3)
+
+
+def _decodes(
+    pool: Pool, contexts: list[int], launch: DecodeLaunch | None, fa3: Any
+) -> dict[str, object]:
+    batch, longest, whole = len(contexts), max(contexts), sum(contexts)
+    tables = [pool.tables(batch, longest) for _ in range(rotations(whole * TOKEN_BYTES))]
+    lengths = torch.tensor(contexts, device="cuda")
     query = torch.randn((batch, HEADS, HEAD_DIM), device="cuda", dtype=torch.bfloat16)
-    plan = plan_decode(lengths, HEADS, KV_HEADS, HEAD_DIM, context, launch=launch)
+    plan = plan_decode(lengths, HEADS, KV_HEADS, HEAD_DIM, longest, launch=launch)
 
     def call(table: Tensor) -> Tensor:
         return paged_decode(query, pool.k, pool.v, table, lengths, SCALE, plan=plan)
 
-    error = float("nan")
     out = call(tables[0])
-    for row in (0, batch - 1):
-        expected = dense(pool, query[row : row + 1], tables[0][row], context)
-        error = (
-            max(error, float((out[row] - expected[0]).abs().max()))
-            if row
-            else float((out[row] - expected[0]).abs().max())
-        )
+    error = 0.0
+    for row in {0, batch - 1}:
+        expected = dense(pool, query[row : row + 1], tables[0][row], contexts[row])
+        error = max(error, float((out[row] - expected[0]).abs().max()))
     spent = microseconds([lambda table=table: call(table) for table in tables])
     result: dict[str, object] = {
-        "part": "decode", "batch": batch, "context": context, "us": round(spent, 2),
-        "tb_s": round(batch * context * TOKEN_BYTES / spent / 1e6, 3), "error": round(error, 5),
-    }  # fmt: skip
+        "us": round(spent, 2),
+        "tb_s": round(whole * TOKEN_BYTES / spent / 1e6, 3),
+        "error": round(error, 5),
+    }
     if fa3 is not None:
         short = [table.int() for table in tables]
         used = lengths.int()

@@ -150,12 +150,12 @@ def _bandwidth(rows: Rows) -> float:
     return min(rates) / COPY_TB_S
 
 
-def _over_peer(rows: Rows) -> dict[tuple[int, int], float]:
-    """Our decode attention's time over FlashAttention-3's, by batch and context."""
+def _over_peer(rows: Rows, part: str = "decode") -> dict[tuple[int, int], float]:
+    """Our decode attention's time over FlashAttention-3's, by batch and (longest) context."""
     return {
-        (row["batch"], row["context"]): row["us"] / row["fa3_us"]
+        (row["batch"], row.get("context", row.get("longest"))): row["us"] / row["fa3_us"]
         for row in rows["attention"]
-        if row.get("part") == "decode" and "fa3_us" in row
+        if row.get("part") == part and "fa3_us" in row
     }
 
 
@@ -176,6 +176,12 @@ FIGURES = (
     Figure("decode attention, 1 of 512, of FA3", lambda rows: _over_peer(rows)[1, 512], 0.5, True),
     Figure(
         "decode attention, the most of FA3", lambda rows: max(_over_peer(rows).values()), 1, True
+    ),
+    Figure(
+        "decode attention, mixed, the most of FA3",
+        lambda rows: max(_over_peer(rows, "mixed").values()),
+        1,
+        True,
     ),
     Figure(
         "attention, 16 share 8192, us",

@@ -72,6 +72,8 @@ def test_figures_are_found_in_rows_as_the_benchmarks_print_them() -> None:
         {"part": "decode", "batch": 1, "context": 512, "us": 5.0, "fa3_us": 11.0, "tb_s": 0.4},
         {"part": "decode", "batch": 8, "context": 8192, "us": 70.0, "fa3_us": 60.0, "tb_s": 3.5},
         {"part": "shared", "batch": 16, "prefix": 8192, "us": 32.0},
+        {"part": "mixed", "batch": 101, "longest": 1624, "us": 90.0, "fa3_us": 100.0},
+        {"part": "mixed", "batch": 24, "longest": 1934, "us": 48.0, "fa3_us": 50.0},
         {"part": "decode", "shape": [64, 512], "failed": "out of memory"},
     ]
     rows["W3"] = [{"speedup": 1.1}, {"speedup": 0.99}]
@@ -85,6 +87,7 @@ def test_figures_are_found_in_rows_as_the_benchmarks_print_them() -> None:
         "decode attention, of the copy": 0.8216,
         "decode attention, 1 of 512, of FA3": 0.4545,
         "decode attention, the most of FA3": 1.167,
+        "decode attention, mixed, the most of FA3": 0.96,
         "attention, 16 share 8192, us": 32,
     }
     missed = {name for name, row in found.items() if row["reached"] == "no"}

@@ -1,11 +1,17 @@
 """How decode contexts are cut, and that the cut does not change what comes out."""
 
+import heapq
+import random
+from dataclasses import replace
+
 import pytest
 import torch
 
 triton = pytest.importorskip("triton")
 
+from kernels import launch as launches  # noqa: E402
 from kernels.decode_plan import plan_decode  # noqa: E402 - only where Triton is
+from kernels.launch import decode_launch  # noqa: E402
 from kernels.paged_decode import paged_decode  # noqa: E402
 from kernels.reference.paged_decode import paged_decode as reference  # noqa: E402
 from tests.helpers.paged import NEVER_READ, dense_attention, paged_pool  # noqa: E402
@@ -26,33 +32,75 @@ def lay(lengths, device, **choices):
     [{}, {"splits": 3}, {"splits": 32}, {"deterministic": True}, {"window": 100}],
     ids=str,
 )
-def test_items_are_all_tiles_once_and_in_order(choices, device):
+def test_items_are_all_tiles_once_and_the_largest_first(choices, device):
     for lengths in ([1], [64, 0, 65, 3000], [500] * 17, [4096] + [3] * 70):
         plan = lay(lengths, device, **choices)
         items = items_of(plan)
         assert len(items) <= plan.capacity
-        tile, place = plan.launch.tile, 0
+        tile, placed = plan.launch.tile, []
         for sequence, length in enumerate(lengths):
             own = [item for item in items if item[0] == sequence]
             first = max(0, length - choices.get("window", length)) // tile
             covered = [t for item in own for t in range(item[1], item[2])]
             assert covered == list(range(first, -(-length // tile)))
-            assert all(item[3:5] == [place, len(own)] for item in own)
+            # Joined from the first on, as many as there are.
+            place = items.index(own[0])
             assert items[place : place + len(own)] == own
-            place += len(own)
-        assert place == len(items)
+            assert all(item[3:5] == [place, len(own)] for item in own)
+            placed.append((place, max(item[2] - item[1] for item in own)))
+        assert sum(items[place][4] for place, _ in placed) == len(items)
+        largest = [size for _, size in sorted(placed)]
+        assert largest == sorted(largest, reverse=True)
 
 
-def test_among_many_contexts_a_long_one_is_cut(device):
-    """What is begun last must not run long after the others."""
-    lengths = [128] * 300 + [1920]
-    plan = lay(lengths, device)
-    sizes = [last - first for _, first, last, *_ in items_of(plan)]
-    assert plan.batch > plan.launch.spread
-    mean = sum(sizes) / len(sizes)
-    assert max(sizes) <= 2 * mean + 1
-    # Contexts of one length are not cut: their parts would only have to be joined.
-    assert len(items_of(lay([640] * 300, device))) == 300
+def mixed(count, longest):
+    draw = random.Random(count)
+    return [draw.randint(longest // 8, longest) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        mixed(5, 9000), mixed(20, 3000), mixed(40, 2000), mixed(64, 2000), mixed(70, 900),
+        mixed(160, 1200), [30_000] + [400] * 63, [16_000] + [400] * 200,
+    ],
+    ids=lambda lengths: f"{len(lengths)} to {max(lengths)}",
+)  # fmt: skip
+def test_programs_end_at_about_the_same_time(lengths, device):
+    """Each takes the next item as it ends one, as a multiprocessor does."""
+    launch = replace(decode_launch(6, 2, 64, device), spread=66)
+    items = items_of(lay(lengths, device, launch=launch))
+    sizes = [last - first for _, first, last, *_ in items]
+    ends = [0] * launch.spread
+    for size in sizes:
+        heapq.heapreplace(ends, ends[0] + size)
+    assert max(ends) <= 1.25 * sum(sizes) / launch.spread + 3
+    # No more than it takes: parts have to be joined.
+    assert len(items) <= len(lengths) + 16 * launch.spread // launch.part_share + 1
+
+
+@pytest.mark.parametrize(("count", "length", "parts"), [(64, 512, 1), (8, 4096, 8), (128, 640, 1)])
+def test_contexts_of_one_length_are_cut_only_to_fill_the_device(count, length, parts, device):
+    launch = replace(decode_launch(6, 2, 64, device), spread=66)
+    assert len(items_of(lay([length] * count, device, launch=launch))) == count * parts
+
+
+def test_launches_by_how_many_sequences_there_are(monkeypatch):
+    """On an H200, of Qwen3-0.6B's shape: 66 programs of a KV head, or 49 with more on its way."""
+    gpu = torch.device("meta")
+    monkeypatch.setattr(launches, "multiprocessors", lambda _: 132)
+    monkeypatch.setattr(launches, "shared_memory", lambda _: 227 * 1024)
+    launches._decode_launches.cache_clear()
+    few, deep = (decode_launch(16, 8, 128, gpu, batch) for batch in (1, 256))
+    assert (few.spread, few.num_stages) == (66, 2)
+    assert (deep.spread, deep.num_stages) == (49, 3)
+    chosen = [decode_launch(16, 8, 128, gpu, batch) for batch in (33, 34, 49, 50, 66, 67)]
+    assert chosen == [few, deep, deep, few, few, deep]
+    # Three of them would not fit on a desktop GPU's multiprocessor.
+    monkeypatch.setattr(launches, "shared_memory", lambda _: 99 * 1024)
+    launches._decode_launches.cache_clear()
+    assert decode_launch(16, 8, 128, gpu, 256).num_stages == 2
+    launches._decode_launches.cache_clear()
 
 
 def test_counters_begin_at_zero(device):
