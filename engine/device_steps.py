@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.prefill_tiles import NO_TILES, PrefillTiles, TiledChunk, Tiling
+from engine.attention.prefix_groups import Pays
 from engine.batch import PrefillSpan, StepBatch
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
@@ -38,8 +39,7 @@ class DeviceSteps:
         max_requests: requests that are expected at once; more are taken too.
         device: where the model lies.
         tiling: how the backend cuts prompts; None: it takes them chunk by chunk.
-        shares: whether it pays the backend to read a beginning of so many tokens once for so many
-            sequences; None: it cannot.
+        shares: whether it pays the backend to read what sequences begin with once; None: it cannot.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DeviceSteps:
         max_requests: int,
         device: torch.device,
         tiling: Tiling | None = None,
-        shares: Callable[[int, int], bool] | None = None,
+        shares: Pays | None = None,
     ) -> None:
         self._compute_logits = compute_logits
         self._tiling = tiling

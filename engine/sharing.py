@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from engine.attention.prefix_groups import PrefixGroup, find_prefix_groups
+from engine.attention.prefix_groups import Pays, PrefixGroup, find_prefix_groups
 from engine.device_batch import DeviceBatch, HostStep
 
 
@@ -15,10 +13,10 @@ class Sharing:
 
     Args:
         block_size: tokens a block.
-        pays: whether a group of so many sequences with so many common tokens is worth it.
+        pays: whether a group is worth it.
     """
 
-    def __init__(self, block_size: int, pays: Callable[[int, int], bool]) -> None:
+    def __init__(self, block_size: int, pays: Pays) -> None:
         self._block_size = block_size
         self._pays = pays
         self._known_for: tuple[bytes, int] | None = None
@@ -39,6 +37,6 @@ class Sharing:
         _, counts = np.unique(tables[:, 0], return_counts=True)
         # Nearly always at once: no two begin alike, or those that do are too few for any length.
         longest = int(step.lengths.max())
-        if not self._pays(int(counts.max()), longest):
+        if not self._pays(int(counts.max()), longest, 0):
             return []
         return find_prefix_groups(tables, step.lengths, self._block_size, self._pays)

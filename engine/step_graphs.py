@@ -3,14 +3,16 @@ microseconds, and a step has hundreds of them.
 
 One graph serves all steps up to its sizes; what a step does not fill is padding. A step of sizes
 that have not come up before is not captured, so that it does not wait for the capture, but launched
-with the same padding: so it needs no kernels but those that its graph will need.
+with the same padding: so it needs no kernels but those that its graph will need. Beginnings that
+decodes share are read by each for itself until there is a graph: what only makes steps faster is
+made ready while nobody waits.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -34,6 +36,9 @@ many as are captured ahead of time.
 
 _INPUT_WORDS = 1 << 16
 _WANTED_OFTEN = 2
+_WANTED_LONG = 500
+"""Steps after which shared beginnings have a graph captured, though there was no time to spare."""
+
 _EXPECTED_DECODES = 64
 
 Compute = Callable[[StepInputs, Sizes, DrawKind], Drawn]
@@ -136,6 +141,9 @@ class StepGraphs:
         """
         key = (sizes, step.kind)
         graph = self._graphs.get(key)
+        if graph is None and sizes.groups and not self._is_due(key):
+            alone = replace(extras, groups=())
+            return self._draw(self._sizes_of(step, alone), step, alone)
         if graph is None and key in self._seen:
             graph = self._capture(*key)
         self._seen.add(key)
@@ -146,6 +154,11 @@ class StepGraphs:
         self._graphs[key] = self._graphs.pop(key)
         self._replay(graph, step, extras)
         return graph.drawn
+
+    def _is_due(self, key: tuple[Sizes, DrawKind]) -> bool:
+        """Whether the graph of a shared beginning waits for spare time no longer."""
+        self._wanted[key] += 1
+        return self._wanted[key] > _WANTED_LONG
 
     def _replay(self, graph: _Graph, step: HostStep, extras: Extras) -> None:
         self._send(graph.layout, step, extras)

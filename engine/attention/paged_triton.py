@@ -81,11 +81,11 @@ class PagedTritonBackend(PagedBackend):
         """Tiles of so many tokens in at most so many chunks."""
         return most_tiles(num_tokens, num_chunks, self._heads[0] // self._heads[1], launch)
 
-    def shares(self, sequences: int, prefix_tokens: int) -> bool:
-        """Whether reading a beginning that so many sequences share once pays."""
+    def shares(self, sequences: int, prefix_tokens: int, own_tokens: int) -> bool:
+        """As ``prefix_groups.Pays``."""
         _, num_kv_heads, head_dim = self._heads
-        itemsize = self.cache.k[0].element_size()
-        pays = uses_shared_prefix(sequences, prefix_tokens, num_kv_heads, head_dim, itemsize)
+        token_bytes = 2 * num_kv_heads * head_dim * self.cache.k[0].element_size()
+        pays = uses_shared_prefix(sequences, prefix_tokens, own_tokens, token_bytes)
         return pays and not self._deterministic and None in self.windows
 
     def begin_step(self, batch: StepBatch) -> StepAttention:

@@ -11,6 +11,11 @@ from torch import Tensor
 
 _Ints = NDArray[np.int64]
 
+Pays = Callable[[int, int, int], bool]
+"""Whether it pays to read once what so many sequences begin with: their number, the tokens that
+they have in common, and those that all of them together have besides.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
@@ -35,7 +40,7 @@ class PrefixGroups:
 
 
 def find_prefix_groups(
-    tables: _Ints, lengths: _Ints, block_size: int, pays: Callable[[int, int], bool]
+    tables: _Ints, lengths: _Ints, block_size: int, pays: Pays
 ) -> list[PrefixGroup]:
     """Groups of sequences, none in two of them, that save the most reading.
 
@@ -47,12 +52,15 @@ def find_prefix_groups(
         lengths: ``[decodes]`` tokens of each, the new one included. The block that it is written to
             is never shared.
         block_size: tokens a block.
-        pays: whether a group of so many sequences with so many common tokens is worth it, as
-            ``kernels.launch.uses_shared_prefix`` says.
+        pays: whether a group is worth it, as ``kernels.launch.uses_shared_prefix`` says.
     """
     full = np.maximum(lengths - 1, 0) // block_size
-    groups = _split(tables, full, np.arange(len(tables)), 0)
-    return [group for group in groups if pays(len(group.rows), group.shared_blocks * block_size)]
+
+    def is_worth_it(group: PrefixGroup) -> bool:
+        count, shared = len(group.rows), group.shared_blocks * block_size
+        return pays(count, shared, int(lengths[list(group.rows)].sum()) - count * shared)
+
+    return [g for g in _split(tables, full, np.arange(len(tables)), 0) if is_worth_it(g)]
 
 
 def _split(tables: _Ints, full: _Ints, rows: _Ints, depth: int) -> list[PrefixGroup]:

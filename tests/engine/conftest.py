@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.helpers.recording_driver import RecordingDriver, make_library
 from tests.helpers.talk import Talk, talk_with_engine
+
+if TYPE_CHECKING:
+    from engine.step_graphs import Compute
+    from tests.helpers.recorded_graphs import Recorder
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +48,17 @@ def driver_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def recording(driver_library: Path) -> RecordingDriver:
     return RecordingDriver(driver_library)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compute], Recorder]:
+    """Puts a recorder in the place of torch's graphs."""
+    from engine import step_graphs
+    from tests.helpers.recorded_graphs import Recorder
+
+    def install(compute: Compute) -> Recorder:
+        recorder = Recorder(compute)
+        monkeypatch.setattr(step_graphs, "GraphCapture", lambda _device: recorder.record)
+        return recorder
+
+    return install

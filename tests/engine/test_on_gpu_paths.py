@@ -161,3 +161,42 @@ def test_keys_of_long_contexts_in_parts(
     assert {name: engine.output(name) for name in wanted} == wanted
     assert max(parts) > 1
     assert graphs_of(engine).failure == ""
+
+
+def test_a_shared_beginning_is_read_once_as_soon_as_there_was_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then each reads it for itself, from the graphs that there are."""
+    model = tiny_model("Qwen3ForCausalLM", seed=3, head_dim=32)
+    prompts = prompts_of(4, common=200)
+    expected = [reference_greedy(model.reference, prompt, NEW_TOKENS) for prompt in prompts]
+    engine = on_gpu(model, num_blocks=192)
+    steps, graphs = engine.runner._device_steps, graphs_of(engine)
+    assert steps is not None
+    assert steps._sharing is not None
+    steps._sharing._pays = lambda sequences, tokens, _own: sequences > 1 and tokens >= 64
+
+    def say(turn: str) -> list[list[int]]:
+        for index, prompt in enumerate(prompts):
+            engine.add(f"{turn}{index}", prompt, NEW_TOKENS)
+        engine.run()
+        return [engine.output(f"{turn}{index}") for index in range(len(prompts))]
+
+    assert say("cold ") == expected
+    assert say("plain ") == expected
+    assert not any(sizes.groups for sizes, _ in graphs._graphs)
+    while engine.runner.prepare():
+        """What has come up, and what will."""
+    shared = {key: graph for key, graph in graphs._graphs.items() if key[0].groups}
+    assert {(sizes.decodes, sizes.width) for sizes, _ in shared} >= {(4, 4)}
+    replayed: list[Any] = []
+    replay = graphs._replay
+
+    def noted(graph: Any, *step: Any) -> None:
+        replayed.append(graph)
+        replay(graph, *step)
+
+    monkeypatch.setattr(graphs, "_replay", noted)
+    assert say("shared ") == expected
+    assert sum(graph in shared.values() for graph in replayed) > NEW_TOKENS // 2
+    assert graphs.failure == ""

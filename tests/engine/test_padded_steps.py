@@ -73,7 +73,7 @@ def through_padding(
         3,
         device,
         tiling=tiling,
-        shares=(lambda sequences, tokens: sequences > 1 and tokens >= 8) if shares else None,
+        shares=(lambda sequences, tokens, _own: sequences > 1 and tokens >= 8) if shares else None,
     )
     steps.graphs = graphs = Unreplayed(steps, tiling, in_halves)
     runner._device_steps = steps

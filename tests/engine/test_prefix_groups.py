@@ -11,19 +11,29 @@ from engine.attention.prefix_groups import PrefixGroup, find_prefix_groups
 
 JUNK = 2**30
 
+asked = []
+"""What was asked of the gate."""
+
 
 def find(tables, lengths, least=1):
     width = max(len(table) for table in tables)
     rows = np.full((len(tables), width), JUNK, np.int64)
     for place, table in enumerate(tables):
         rows[place, : len(table)] = table
-    pays = lambda count, tokens: (count - 1) * tokens >= least  # noqa: E731
+
+    def pays(count, tokens, own):
+        asked.append((count, tokens, own))
+        return (count - 1) * tokens >= least
+
+    asked.clear()
     return find_prefix_groups(rows, np.array(lengths), 4, pays)
 
 
 def test_common_blocks_of_all():
     groups = find([[7, 8, 1], [7, 8, 2], [7, 8, 3, 4]], [10, 12, 14])
     assert groups == [PrefixGroup((0, 1, 2), 2)]
+    # 8 tokens in common, and 2, 4 and 6 besides.
+    assert asked == [(3, 8, 12)]
 
 
 def test_a_block_that_is_still_written_is_not_shared():

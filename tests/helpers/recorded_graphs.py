@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import torch
 
-from engine.device_batch import DrawKind
-from engine.device_drawer import Drawn
-from engine.staging import Copy, HostCopies
-from engine.step_graphs import Compute
-from engine.step_inputs import Sizes, StepInputs
+from engine.attention.prefill_tiles import NO_TILES
+from engine.device_batch import DrawKind, HostSpan, HostStep
+from engine.device_drawer import DRAW_WORDS, Drawn
+from engine.staging import Copy, HostCopies, Uploads
+from engine.step_graphs import Compute, StepGraphs
+from engine.step_inputs import Extras, Sizes, StepInputs
+
+DECODES = {1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64}
+"""Rows of the graphs of decodes that are captured ahead of time."""
 
 
 class Recorder:
@@ -66,3 +73,51 @@ class Fetched(HostCopies):
 
     def fetch(self, numbers: torch.Tensor) -> tuple[torch.Tensor, Copy]:
         return super().fetch(numbers.clone())
+
+
+class Tiles:
+    """Cuts prompts into tiles of 16 tokens."""
+
+    def launch(self, num_tokens: int) -> int:
+        return 16
+
+    def most_tiles(self, num_tokens: int, num_chunks: int, launch: int) -> int:
+        return -(-num_tokens // launch) + num_chunks
+
+
+def graphs_of(
+    cuda: Callable[[Compute], Recorder], tiling: Tiles | None
+) -> tuple[StepGraphs, Recorder]:
+    """Graphs of steps that compute nothing."""
+
+    def compute(inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
+        return Drawn(torch.zeros(sizes.samples, dtype=torch.int64), None)
+
+    recorder = cuda(compute)
+    batch = SimpleNamespace(generation=0, padding_row=3)
+    drawer = SimpleNamespace(generation=0)
+    graphs = StepGraphs(recorder, batch, drawer, tiling, Uploads(HostCopies()), torch.device("cpu"))
+    return graphs, recorder
+
+
+def step_of(num_decodes: int, num_prompt: int) -> tuple[HostStep, Extras]:
+    """A step whose numbers do not matter."""
+    total = num_decodes + num_prompt
+    rows, tokens = np.zeros(num_decodes, np.int64), np.zeros(total, np.int64)
+    samples = num_decodes + (num_prompt > 0)
+    chunk = HostSpan(num_decodes, num_prompt, 0, 1, 1, "r")
+    step = replace(
+        HostStep.empty(),
+        ids=tokens,
+        positions=tokens,
+        slots=tokens,
+        lengths=rows,
+        rows=rows,
+        sample_rows=np.arange(samples),
+        sampled_rows=np.zeros(samples, np.int64),
+        draws=np.zeros((samples, DRAW_WORDS), np.int64),
+        spans=(chunk,) if num_prompt else (),
+        sampled=(None,) * samples,  # type: ignore[arg-type]
+        ends=(0,) * samples,
+    )
+    return step, Extras(NO_TILES, num_prompt)

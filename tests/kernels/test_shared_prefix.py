@@ -97,9 +97,20 @@ def test_shapes_that_do_not_fit_are_refused(device):
 
 
 def test_gate_goes_by_the_bytes_that_are_saved():
-    # 4096 bytes a token a layer: break-even at 16,384 tokens.
-    assert uses_shared_prefix(16, 8192, 8, 128, 2)
-    assert uses_shared_prefix(3, 8192, 8, 128, 2)
-    assert not uses_shared_prefix(2, 8192, 8, 128, 2)
-    assert uses_shared_prefix(2, 8192, 8, 128, 4)
-    assert not uses_shared_prefix(1, 1 << 20, 8, 128, 2)
+    def pays(sequences, prefix, own=512, token_bytes=4096):
+        return uses_shared_prefix(sequences, prefix, sequences * own, token_bytes)
+
+    assert pays(16, 8192)
+    # 16 MB a layer: 4096 tokens of 4096 bytes.
+    assert pays(3, 2048)
+    assert pays(2, 4096)
+    assert not pays(2, 2048, own=256)
+    assert pays(2, 2048, own=256, token_bytes=8192)
+    # A short beginning must save four times that.
+    assert pays(8, 1024)
+    assert not pays(16, 512)
+    assert pays(64, 512)
+    # Nothing is left of it where each has much of its own.
+    assert pays(8, 2048, own=2048)
+    assert not pays(8, 2048, own=6000)
+    assert not pays(1, 1 << 20, own=0)
