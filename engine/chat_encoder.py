@@ -15,6 +15,7 @@ from engine.api.params import ChatMessage, TurnTokens
 from engine.chat_layout import AnswerSpan, ChatLayout
 from engine.chat_template import ChatTemplate
 from engine.content_guard import ContentGuard
+from engine.encoded_runs import EncodedRuns
 from engine.text_prefix import Before
 from engine.tokenizer import Tokenizer
 
@@ -68,6 +69,7 @@ class ChatEncoder:
         self._guard = ContentGuard(tokenizer.special_tokens)
         self._layout = ChatLayout(template, self._guard)
         self._end = tokenizer.end_pattern()
+        self._runs = EncodedRuns(tokenizer.encode_text)
 
     def encode(
         self,
@@ -157,7 +159,7 @@ class ChatEncoder:
         ids: list[int] = []
         for run, special_id in self._tokenizer.split_special(text):
             if special_id is None:
-                ids += self._tokenizer.encode_text(self._guard.restore(run), before)
+                ids += self._runs.ids(self._guard.restore(run), before)
                 before = Before.TEXT
             else:
                 ids.append(special_id)

@@ -187,7 +187,9 @@ def test_more_contexts_than_run_at_once_with_long_ones_among_them(dtype, window,
     args = [part.to(device) for part in (query, pool.k_cache, pool.v_cache, pool.block_tables)]
     plan = plan_decode(lens, 16, 8, 128, 40_960, window=window)
     assert plan.batch > plan.launch.spread
-    assert max(item[4] for item in items_of(plan)) > 1
+    # Within a window all are about as long.
+    most_parts = max(item[4] for item in items_of(plan))
+    assert most_parts > 1 if window is None else most_parts == 1
     assert len(items_of(plan)) <= plan.capacity
     plan.partial.fill_(float("nan"))
     plan.lse.fill_(float("nan"))
