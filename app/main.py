@@ -25,18 +25,12 @@ from app.paths import Profile
 from app.relaunch import relaunch
 from app.settings import Settings
 from app.store import Store
+from app.switch_interval import SWITCH_S
 from engine.api.client import EngineClient, start_engine
 
 _LOG = logging.getLogger(__name__)
 REFUSED = 3
 """Exit status when the profile cannot be opened."""
-_SWITCH_S = 0.001
-"""How long a thread that computes in Python keeps the interpreter from one that asks for it.
-
-Qt gives it back at nearly every call of the window's thread, which then waits for that long each
-time while a model is loaded: a fifth of Python's own five milliseconds makes the longest gap of the
-window a third shorter.
-"""
 
 
 def main(
@@ -51,7 +45,7 @@ def main(
     this process. ``start_again`` is called at the very end if the user wants a new process.
     """
     options = parse(sys.argv[1:] if argv is None else argv)
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(SWITCH_S)
     hold_back()
     guard_overrides()
     # Held here, so that everything that _run makes is gone before Qt is.

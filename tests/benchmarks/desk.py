@@ -4,6 +4,7 @@ moment at which they reached the client."""
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Self
 from unittest import mock
 
+from app.switch_interval import SWITCH_S
 from engine.api.client import start_engine
 from engine.api.commands import Command, CountTokens, LoadModel
 from engine.api.events import (
@@ -43,12 +45,15 @@ class Desk:
 
     def __init__(self, load: LoadModel, build: Callable[[], LoadedEngine] | None = None) -> None:
         self.peak_used_blocks = 0
+        self._switch_s = sys.getswitchinterval()
         self._woken = threading.Event()
         self._client = start_engine()
         self._client.set_wakeup(self._woken.set)
         self.info = self._load(load, build)
 
     def __enter__(self) -> Self:
+        # As in the application: else what has come is told only when the engine lets go of Python.
+        sys.setswitchinterval(SWITCH_S)
         return self
 
     def __exit__(
@@ -57,6 +62,7 @@ class Desk:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        sys.setswitchinterval(self._switch_s)
         gc.unfreeze()
         if not self._client.close(_REPLY_TIMEOUT_S) and error is None:
             raise RuntimeError("the engine thread did not end")
