@@ -144,7 +144,7 @@ class DeviceBatch:
 
     @property
     def num_rewrites(self) -> int:
-        """How often a block table changed other than by growing."""
+        """How often a block table changed other than by growing, or left."""
         return self._rows.num_rewrites
 
     def host_tables(self, rows: Ints) -> Ints:
@@ -262,11 +262,12 @@ class DeviceBatch:
         """Makes the device's copies as large as the host's and sends all of it again."""
         host = self._rows.tables
         rows, width = host.shape
+        # Both or neither: where memory runs out in between, the next step tries again.
         newest = torch.zeros(rows + 1, dtype=torch.int64, device=self._device)
+        tables = torch.zeros((rows + 1, width), dtype=torch.int64, device=self._device)
         newest[: len(self.newest) - 1] = self.newest[:-1]
-        self.newest = newest
-        self.tables = torch.zeros((rows + 1, width), dtype=torch.int64, device=self._device)
-        self.tables[:rows] = torch.from_numpy(host)
+        tables[:rows] = torch.from_numpy(host)
+        self.newest, self.tables = newest, tables
         self._rows.changes.clear()
         self.generation += 1
 

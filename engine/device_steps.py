@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
 from engine.sharing import Sharing
 from engine.staging import Download, Uploads, copies_to
-from engine.step_graphs import StepGraphs
+from engine.step_graphs import MAX_DECODES, StepGraphs
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs, sizes_of
 
 NOT_FINITE = -1
@@ -90,6 +91,9 @@ class DeviceSteps:
         extras = self._extras(step)
         drawn = self.graphs.run(step, extras) if self.graphs is not None else None
         if drawn is None:
+            if self.graphs is not None and step.num_decodes <= MAX_DECODES:
+                # One of few such steps: those who wait for it would wait for kernels to compile.
+                extras = replace(extras, groups=())
             drawn = self._eager(step, extras)
         count = len(step.sampled)
         if drawn is None:

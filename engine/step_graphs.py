@@ -24,7 +24,7 @@ from engine.limits import raise_if_lost
 from engine.prompt_sizes import MAX_PROMPT_TOKENS, prompt_rows
 from engine.staging import Uploads
 from engine.step_halves import halves, joined, kept
-from engine.step_inputs import Extras, Layout, Sizes, StepInputs
+from engine.step_inputs import Extras, Layout, Sizes, StepInputs, group_sizes
 from kernels.launch import next_power_of_2
 
 MAX_DECODES = 256
@@ -55,7 +55,8 @@ class StepGraphs:
     """Captures a graph the second time that its sizes come up, and replays it from then on.
 
     ``failure``: why a capture failed, empty if none has; from then on steps without a graph are
-    launched kernel by kernel, until the graphs that there are become void.
+    launched kernel by kernel, until the graphs that there are become void. Where it was one of a
+    shared beginning, each reads it for itself as long.
 
     Args:
         compute: a step, from its inputs to the tokens drawn; what is captured.
@@ -84,6 +85,7 @@ class StepGraphs:
         self._seen: set[tuple[Sizes, DrawKind]] = set()
         self._wanted: Counter[tuple[Sizes, DrawKind]] = Counter()
         self.failure = ""
+        self._shares = True
         self._expected = _expected_sizes()
         self._record = GraphCapture(device)
         self._generation = (batch.generation, drawer.generation)
@@ -99,10 +101,12 @@ class StepGraphs:
 
         None if it is too large for a graph.
         """
+        self._drop_void()
+        if not self._shares:
+            extras = replace(extras, groups=())
         sizes = graph_sizes(step, extras, self._tiling)
         if sizes is None or sizes.words > _INPUT_WORDS:
             return None
-        self._drop_void()
         if sizes.decodes and sizes.prompt and (sizes, step.kind) not in self._graphs:
             return self._run_halves(sizes, step, extras)
         return _without_padding(self._draw(sizes, step, extras), step, sizes)
@@ -118,7 +122,7 @@ class StepGraphs:
         else:
             self._graphs = {key: it for key, it in self._graphs.items() if not key[1].counted}
         self._generation = generation
-        self.failure = ""
+        self.failure, self._shares = "", True
 
     def _run_halves(self, sizes: Sizes, step: HostStep, extras: Extras) -> Drawn:
         """Decodes and prompts one behind the other."""
@@ -141,9 +145,11 @@ class StepGraphs:
         """
         key = (sizes, step.kind)
         graph = self._graphs.get(key)
-        if graph is None and sizes.groups and not self._is_due(key):
-            alone = replace(extras, groups=())
-            return self._draw(self._sizes_of(step, alone), step, alone)
+        if graph is None and sizes.groups:
+            graph = self._capture(*key) if self._is_due(key) else None
+            if graph is None:
+                alone = replace(extras, groups=())
+                return self._draw(self._sizes_of(step, alone), step, alone)
         if graph is None and key in self._seen:
             graph = self._capture(*key)
         self._seen.add(key)
@@ -181,7 +187,8 @@ class StepGraphs:
         for key, count in self._wanted.most_common():
             del self._wanted[key]
             if count >= _WANTED_OFTEN and key not in self._graphs:
-                return self._capture(*key) is not None
+                self._capture(*key)
+                return not self.failure
         while self._expected:
             decodes, prompt, kind = self._expected.pop()
             sizes = Sizes(decodes, 0, decodes, 0)
@@ -199,7 +206,7 @@ class StepGraphs:
         Raises:
             DeviceLostError: the device died.
         """
-        if self.failure:
+        if self.failure or (sizes.groups and not self._shares):
             return None
         layout = Layout(sizes, self._batch.padding_row)
         self._send(layout, HostStep.empty(), Extras.none())
@@ -209,9 +216,13 @@ class StepGraphs:
             # It is all padding: what a step draws is counted, so it must not be computed twice.
             self._compute(inputs, sizes, kind)
             graph, drawn = self._record(lambda: self._compute(inputs, sizes, kind))
-        except RuntimeError as error:
+        except Exception as error:
+            # Not torch's alone: Triton has its own, as where a card has too little shared memory.
             raise_if_lost(error)
-            self.failure = str(error) or type(error).__name__
+            if sizes.groups:
+                self._shares = False
+            else:
+                self.failure = str(error) or type(error).__name__
             return None
         # The device has come to rest for the capture: no replay of what is dropped is under way.
         while len(self._graphs) >= MOST_GRAPHS:
@@ -229,9 +240,7 @@ def graph_sizes(step: HostStep, extras: Extras, tiling: Tiling | None) -> Sizes 
     if too_large or len(step.spans) > MAX_CHUNKS or (num_prompt and tiling is None):
         return None
     decodes = graph_rows(step.num_decodes)
-    groups = next_power_of_2(len(extras.groups)) if extras.groups else 0
-    longest = max((len(group.rows) for group in extras.groups), default=0)
-    width = next_power_of_2(longest) if groups else 0
+    groups, width = group_sizes(extras.groups)
     if not num_prompt or tiling is None:
         return Sizes(decodes, 0, decodes, 0, groups, width)
     return _with_prompt(decodes, prompt_rows(num_prompt), tiling, groups, width)

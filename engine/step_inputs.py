@@ -16,6 +16,7 @@ from engine.attention.prefill_tiles import NO_TILES, TILE_WORDS
 from engine.attention.prefix_groups import PrefixGroup, PrefixGroups
 from engine.device_batch import HostStep, Ints
 from engine.device_drawer import DRAW_WORDS, NOTHING_DRAWN
+from kernels.launch import next_power_of_2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +111,24 @@ class Extras:
         return cls(NO_TILES)
 
 
+def group_sizes(groups: Sequence[PrefixGroup]) -> tuple[int, int]:
+    """Groups and members of the largest, as powers of two: kernels are compiled for these."""
+    if not groups:
+        return 0, 0
+    longest = max(len(group.rows) for group in groups)
+    return next_power_of_2(len(groups)), next_power_of_2(longest)
+
+
 def sizes_of(step: HostStep, extras: Extras) -> Sizes:
-    """The sizes of a step as it is."""
+    """The sizes of a step as it is, but for its groups."""
+    groups, width = group_sizes(extras.groups)
     return Sizes(
         decodes=step.num_decodes,
         prompt=len(step.ids) - step.num_decodes,
         samples=len(step.sampled_rows),
         tiles=len(extras.tiles),
-        groups=len(extras.groups),
-        width=max((len(group.rows) for group in extras.groups), default=0),
+        groups=groups,
+        width=width,
     )
 
 

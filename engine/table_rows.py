@@ -15,7 +15,8 @@ class TableRows:
 
     ``tables``: ``[rows, blocks]``, entries past a table's end are junk. The array is replaced when
     it grows; ``changes`` holds what was written since it was last cleared: row, first entry and end
-    of each write. ``num_rewrites`` counts writes over entries that were known.
+    of each write. ``num_rewrites`` counts writes over entries that were known, and tables that
+    left: another one, or a shorter one of the same request, may be there in the next step.
 
     Args:
         max_blocks: blocks of the longest sequence.
@@ -50,6 +51,7 @@ class TableRows:
         row = self._row_of.pop(request_id, None)
         if row is not None:
             self._known[row] = []
+            self.num_rewrites += 1
             self._free_rows.append(row)
         return row
 

@@ -28,7 +28,9 @@ def warm_up(runner: ModelRunner, block_size: int, breathe: Breathe) -> None:
     What it leaves in the pool has no hash and is overwritten by whoever gets the block.
     ``breathe`` is called between steps, on a CPU between layers; what it raises ends it.
     """
-    num_tokens = min(_NUM_TOKENS, runner.num_blocks * block_size - 1)
+    # The decodes compute one more.
+    room = min(runner.num_blocks * block_size, runner.decoder.max_positions)
+    num_tokens = min(_NUM_TOKENS, room - 1)
     request = Request(
         request_id="warm-up",
         conversation_id="",
@@ -42,7 +44,8 @@ def warm_up(runner: ModelRunner, block_size: int, breathe: Breathe) -> None:
     prompt = ScheduledChunk(request, 0, num_tokens, samples=False)
     decode = ScheduledChunk(request, num_tokens, 1, samples=True)
     with _breathing(runner, breathe):
-        runner.submit(SchedulerOutput(0, (), (prompt,))).result()
+        if num_tokens:
+            runner.submit(SchedulerOutput(0, (), (prompt,))).result()
         # On the CPU so many that the number of threads is settled before the first answer.
         for _ in range(1 if runner.decoder.device.type == "cuda" else CALIBRATION_STEPS):
             breathe()

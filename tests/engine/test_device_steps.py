@@ -209,6 +209,42 @@ def test_row_of_one_that_left_draws_with_the_newcomers_parameters():
         batch.forget(name)
 
 
+@pytest.mark.parametrize("failing", [1, 2])
+def test_tables_that_found_no_memory_to_grow_grow_in_the_next_step(tiny, monkeypatch, failing):
+    """Newest tokens and tables are as many, or a step would read beyond one of them."""
+    plain = torch_engine(tiny, "paged_reference")
+    engine = torch_engine(tiny, "paged_reference", lag=1)
+    in_flight(engine)
+    steps = engine.runner._device_steps
+    assert steps is not None
+    for each in (engine, plain):
+        for number in range(2):
+            each.add(f"r{number}", [5 + number, 6, 7], 20)
+        each.step(3)
+    grows, zeros, calls = steps._batch._grow, torch.zeros, []
+
+    def no_memory(*sizes: object, **kw: object) -> Tensor:
+        calls.append(sizes)
+        if len(calls) == failing:
+            raise RuntimeError("CUDA out of memory.")
+        return zeros(*sizes, **kw)  # type: ignore[call-overload, no-any-return]
+
+    def grow() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "zeros", no_memory)
+            grows()
+
+    monkeypatch.setattr(steps._batch, "_grow", grow)
+    for each in (engine, plain):
+        each.add("third", [9, 8, 7], 20)
+        each.run()
+    assert len(calls) == failing + 2
+    # Each was computed again once, after the step that broke off.
+    assert engine.core.metrics.num_preemptions == 3
+    for name in ("r0", "r1", "third"):
+        assert engine.output(name) == plain.output(name)
+
+
 def device_batch(max_requests: int) -> DeviceBatch:
     device = torch.device("cpu")
     return DeviceBatch(8, 4, max_requests, device, DeviceDrawer(sample, 320, device))

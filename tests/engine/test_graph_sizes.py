@@ -169,7 +169,7 @@ def test_a_shared_beginning_gets_its_graph_though_there_is_never_time(
     monkeypatch.setattr(step_graphs, "_WANTED_LONG", 20)
     graphs, recorder = graphs_of(cuda, None)
     shared = Sizes(4, 0, 4, 0, groups=1, width=4)
-    for _ in range(21):
+    for _ in range(20):
         graphs.run(*sharing_step())
     assert [sizes for sizes, _ in recorder.captured] == [Sizes(4, 0, 4, 0)]
     graphs.run(*sharing_step())
