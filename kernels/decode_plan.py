@@ -23,6 +23,9 @@ items, lowest token, length. Word 0 of the plan is the number of items; the list
 the largest first, the items of one sequence behind one another.
 """
 
+MOST_PROGRAMS = 65_535
+"""Of a launch in each of its dimensions but the first."""
+
 # As large as the others is a part of at most a quarter and two tiles more than a program's share.
 _EVEN_SIXTEENTHS = tl.constexpr(20)
 _EVEN_TILES = tl.constexpr(2)
@@ -125,6 +128,13 @@ class DecodePlan:
     window: int
     shared_rows: int = 0
 
+    @property
+    def slices(self) -> int:
+        """Into how many equal ones the items are cut for the launch: parts that must not depend on
+        other sequences can be more than it takes in one dimension (64 contexts of a million).
+        """
+        return max(1, -(-self.capacity // MOST_PROGRAMS))
+
 
 def plan_decode(
     context_lens: Tensor,
@@ -170,6 +180,8 @@ def plan_decode(
     capacity = batch * most
     if not splits and not deterministic:
         capacity = min(capacity, batch + most_parts)
+    slices = max(1, triton.cdiv(capacity, MOST_PROGRAMS))
+    capacity = triton.cdiv(capacity, slices) * slices
     words = (1 + capacity) * 8
     memory = torch.empty(words + batch * num_kv_heads, dtype=torch.int32, device=device)
     cells = (shared_rows + capacity) * num_heads

@@ -188,6 +188,27 @@ def shared_launch(
     )
 
 
+def fitting_rows(launch: SharedLaunch, head_dim: int, itemsize: int, device: torch.device) -> int:
+    """As many of a launch's rows as fit the device's shared memory in a dtype: in 32 bits a desktop
+    GPU's takes half of them, of wide heads a quarter.
+
+    A plan does not depend on the dtype, nor on how many programs share its rows.
+
+    Args:
+        launch: of ``shared_launch``.
+        head_dim: of keys and values.
+        itemsize: bytes of one of their elements.
+        device: where they lie.
+    """
+    width, rows = dot_width(head_dim), launch.rows
+    ahead = 2 * (launch.num_stages - 1) * launch.tile * width * itemsize
+    # A query and its weights of a tile, as compiled for float32; those of 16 bits take less.
+    row = width * itemsize + 4 * launch.tile + 4
+    while rows > MIN_DOT_ROWS and ahead + rows * row > shared_memory(device):
+        rows //= 2
+    return rows
+
+
 @functools.cache
 def own_launch(
     num_heads: int, num_kv_heads: int, head_dim: int, device: torch.device

@@ -14,12 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.attention_tiles import (
-    attend_tiles,
-    first_blocks,
-    join_parts,
-    normalise,
-)
+from kernels.attention_tiles import attend_tiles, first_blocks, join_parts, normalise
 from kernels.checks import check_batch, check_paged, output_like
 from kernels.decode_plan import ITEM_WORDS, DecodePlan, plan_decode
 from kernels.dependent_launch import pdl_option
@@ -56,6 +51,7 @@ def _paged_decode_kernel(
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
     CHUNK: tl.constexpr,
+    SLICED: tl.constexpr,  # there are more items than programs in one dimension
     SHARED: tl.constexpr,
     EARLY: tl.constexpr,
     UPCAST: tl.constexpr,
@@ -64,6 +60,8 @@ def _paged_decode_kernel(
     """Program = (KV head, item); rows = the query heads of the KV head."""
     kv_head = tl.program_id(0)
     item = tl.program_id(1)
+    if SLICED:
+        item += tl.program_id(2) * tl.num_programs(1)
     word = plan_ptr + (1 + item) * ITEM_WORDS
     count = tl.load(plan_ptr)
     sequence = tl.load(word).to(tl.int64)
@@ -274,10 +272,10 @@ def launch_decode(
     num_heads, head_dim = query.shape[1:]
     block_size, num_kv_heads = k_cache.shape[1:3]
     group = num_heads // num_kv_heads
-    launch = plan.launch
+    launch, slices = plan.launch, plan.slices
     early = early and launch.early
     with on_device_of(query):
-        _paged_decode_kernel[(num_kv_heads, plan.capacity)](
+        _paged_decode_kernel[(num_kv_heads, plan.capacity // slices, slices)](
             query,
             k_cache,
             v_cache,
@@ -304,6 +302,7 @@ def launch_decode(
             ROWS=launch.rows,
             TILE=launch.tile,
             CHUNK=launch.join_chunk,
+            SLICED=slices > 1,
             SHARED=shared is not None,
             EARLY=early,
             UPCAST=upcast,

@@ -16,7 +16,7 @@ from kernels.attention_tiles import attend_tiles, first_blocks, normalise
 from kernels.checks import check_batch, check_paged, output_like
 from kernels.dependent_launch import pdl_option
 from kernels.device_guard import on_device_of
-from kernels.launch import dot_width
+from kernels.launch import dot_width, fitting_rows
 from kernels.paged_decode import launch_decode
 from kernels.shared_prefix_plan import SharedPlan, plan_shared_prefix_decode
 
@@ -178,7 +178,8 @@ def shared_prefix_decode(
             max_context or block_tables.shape[1] * block_size,
         )
     group, width = num_heads // num_kv_heads, members.shape[1]
-    row_tiles = triton.cdiv(width * group, plan.launch.rows)
+    rows = fitting_rows(plan.launch, head_dim, query.element_size(), query.device)
+    row_tiles = triton.cdiv(width * group, rows)
     with on_device_of(query):
         _shared_prefix_kernel[(num_kv_heads * row_tiles, plan.capacity)](
             query,
@@ -201,7 +202,7 @@ def shared_prefix_decode(
             HEAD_DIM=head_dim,
             DIM_POW2=dot_width(head_dim),
             BLOCK_SIZE=block_size,
-            ROWS=plan.launch.rows,
+            ROWS=rows,
             ROW_TILES=row_tiles,
             TILE=plan.launch.tile,
             EARLY=early and plan.launch.early,

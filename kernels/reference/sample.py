@@ -19,6 +19,11 @@ from kernels.reference.gumbel import argmax, draw_tokens, indices
 
 _NEGLIGIBLE_NATS = 25.0
 _FIRST_LOOK_NATS = 8.0
+_MOST_TOP_K = 2**31 - 1
+_LEAST_TOP_P = 1e-30
+_LEAST_TEMPERATURE = 1.2e-38
+"""float32's smallest with all its digits: a divisor that is rounded to 0 makes the best score NaN.
+"""
 PROMPT_COUNT = 1 << 30
 """What a token's count has on top of its number in the output where the prompt has the token."""
 
@@ -72,12 +77,16 @@ class Sampled:
 
 
 def pack(rows: Sequence[RowParameters]) -> Any:
-    """Parameters as a NumPy array ``[rows, 7]`` of int64, see ``Parameter``."""
+    """Parameters as a NumPy array ``[rows, 7]`` of int64, see ``Parameter``.
+
+    Kernels take a top-k in 32 bits and a top-p above 0, where more and less leave the same tokens:
+    if no mass were asked for, a threshold above all scores would have it.
+    """
     whole = [
         (
             signed(row.seed),
             row.output_index,
-            row.top_k,
+            min(row.top_k, _MOST_TOP_K),
             -1 if row.count_slot is None else row.count_slot,
         )
         for row in rows
@@ -85,7 +94,7 @@ def pack(rows: Sequence[RowParameters]) -> Any:
     broken = [
         (
             row.temperature,
-            row.top_p,
+            max(row.top_p, _LEAST_TOP_P),
             math.log(row.min_p) if row.min_p > 0.0 else -math.inf,
             row.repetition_penalty,
             row.presence_penalty,
@@ -159,8 +168,8 @@ def draw(scores: Tensor, best: Tensor, rows: list[RowParameters]) -> list[int]:
         rows: one for each; temperatures above 0.
     """
     device = scores.device
-    temperatures = torch.tensor([row.temperature for row in rows], device=device)
-    relative = (scores - best[:, None]) / temperatures[:, None]
+    temperatures = [max(row.temperature, _LEAST_TEMPERATURE) for row in rows]
+    relative = (scores - best[:, None]) / torch.tensor(temperatures, device=device)[:, None]
     for i, row in enumerate(rows):
         if row.filtered:
             cut(relative[i], row)

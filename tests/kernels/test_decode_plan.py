@@ -3,12 +3,14 @@
 import heapq
 import random
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
 triton = pytest.importorskip("triton")
 
+from kernels import decode_plan  # noqa: E402 - only where Triton is
 from kernels import launch as launches  # noqa: E402
 from kernels.decode_plan import plan_decode  # noqa: E402 - only where Triton is
 from kernels.launch import decode_launch  # noqa: E402
@@ -101,6 +103,25 @@ def test_launches_by_how_many_sequences_there_are(monkeypatch):
     launches._decode_launches.cache_clear()
     assert decode_launch(16, 8, 128, gpu, 256).num_stages == 2
     launches._decode_launches.cache_clear()
+
+
+def test_more_items_than_programs_in_one_dimension(monkeypatch, device):
+    """As 64 contexts of a million tokens have, in parts that do not depend on each other."""
+    lengths = torch.zeros(64, dtype=torch.int64, device="meta")
+    monkeypatch.setattr(decode_plan, "_plan_kernel", MagicMock())
+    plan = plan_decode(lengths, 6, 2, 64, 1_010_000, deterministic=True)
+    assert plan.capacity >= 64 * -(-1_010_000 // 512)
+    assert plan.capacity % plan.slices == 0
+    assert plan.capacity // plan.slices <= decode_plan.MOST_PROGRAMS == 65_535
+    monkeypatch.undo()
+    query, k_cache, v_cache, tables, lens = make([700, 5, 1300, 64], device)
+    whole = paged_decode(query, k_cache, v_cache, tables, lens, 0.125, deterministic=True)
+    monkeypatch.setattr(decode_plan, "MOST_PROGRAMS", 5)
+    cut = plan_decode(lens, 6, 2, 64, 1300, deterministic=True)
+    # Seven of twelve are there: some in the second of three slices, none in the last.
+    assert (cut.capacity, cut.slices, len(items_of(cut))) == (12, 3, 7)
+    out = paged_decode(query, k_cache, v_cache, tables, lens, 0.125, plan=cut)
+    assert torch.equal(out, whole)
 
 
 def test_counters_begin_at_zero(device):

@@ -15,6 +15,7 @@ from kernels.reference.sample import (  # noqa: E402
     PROMPT_COUNT,
     RowParameters,
     cut,
+    draw,
     pack,
     unpack,
 )
@@ -153,6 +154,26 @@ def test_one_token_and_none_above_it(device):
     logits[1, VOCAB - 1] = -1e30
     assert check(logits, rows_of(2), device, filtered=False) == [3, VOCAB - 1]
     assert check(logits, rows_of(2, top_p=0.5), device) == [3, VOCAB - 1]
+
+
+def test_filters_at_their_ends(device):
+    """A top-p of 0 leaves the best token, a top-k that 32 bits do not hold all of them."""
+    choices = [
+        {"top_p": 0.0}, {"top_p": 1e-50}, {"top_p": 0.0, "top_k": 5}, {"min_p": 1.0}, {"top_k": 1},
+        {"top_k": 2**32 + 1, "top_p": 0.9}, {"top_k": 2**70, "top_p": 0.9},
+    ]  # fmt: skip
+    rows = [RowParameters(5, i, 0.9, **choice) for i, choice in enumerate(choices)]
+    logits = logits_of([3.0] * len(rows))
+    assert check(logits, rows, device)[:5] == logits[:5].argmax(-1).tolist()
+    free = [replace(row, top_k=0) for row in rows[5:]]
+    assert check(logits[5:], rows[5:], device) == check(logits[5:], free, device)
+
+
+@pytest.mark.parametrize("choices", [{}, *CHOICES], ids=str)
+def test_a_temperature_that_float32_does_not_hold(choices):
+    scores = logits_of([1.0])
+    row = RowParameters(1, 0, 1e-50, **choices)
+    assert draw(scores, scores.amax(-1), [row]) == scores.argmax(-1).tolist()
 
 
 def test_greedy_rows_take_the_first_of_the_best(device):

@@ -5,7 +5,8 @@ import torch
 
 triton = pytest.importorskip("triton")
 
-from kernels.launch import uses_shared_prefix  # noqa: E402 - only where Triton is
+from kernels import launch as launches  # noqa: E402 - only where Triton is
+from kernels.launch import fitting_rows, shared_launch, uses_shared_prefix  # noqa: E402
 from kernels.reference.shared_prefix_decode import (  # noqa: E402
     shared_prefix_decode as reference,
 )
@@ -58,6 +59,26 @@ def test_more_rows_than_one_program_takes(device):
     lengths = [50 + 3 * row for row in range(40)]
     parts = make(lengths, [(list(range(39, 2, -1)), 3)], (4, 2), 64, 16, torch.float32)
     assert error(parts, device) <= 2e-6
+
+
+def test_rows_are_fewer_where_a_dtype_takes_more_shared_memory(monkeypatch):
+    """As compiled, 64 rows of 128 or 256 in float32 take 112 or 136 KiB: a desktop GPU has 99."""
+    gpu = torch.device("meta")
+    monkeypatch.setattr(launches, "multiprocessors", lambda _: 82)
+
+    def rows(kilobytes, head_dim, dtype):
+        monkeypatch.setattr(launches, "shared_memory", lambda _: kilobytes * 1024)
+        shared_launch.cache_clear()
+        chosen = shared_launch(64, 16, 8, head_dim, gpu)
+        shared_launch.cache_clear()
+        return fitting_rows(chosen, head_dim, dtype.itemsize, gpu)
+
+    dims = (64, 80, 128, 256)
+    for kilobytes in (99, 163, 227):
+        assert [rows(kilobytes, dim, torch.bfloat16) for dim in dims] == [64] * 4
+    assert [rows(99, dim, torch.float32) for dim in dims] == [64, 32, 32, 16]
+    assert [rows(163, dim, torch.float32) for dim in dims] == [64] * 4
+    assert [rows(227, dim, torch.float32) for dim in dims] == [64] * 4
 
 
 def test_padded_groups_and_rows_touch_nobody(device):

@@ -22,10 +22,11 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return compiled(90, tmp_path_factory.mktemp("triton"))
 
 
-def compiled(capability: int, cache: Path) -> list[dict[str, Any]]:
+def compiled(capability: int, cache: Path, *script: str | Path) -> list[dict[str, Any]]:
     environment = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
     done = subprocess.run(
-        [sys.executable, SCRIPT, str(capability)],
+        [sys.executable, *(script or (SCRIPT,)), str(capability)],
+        cwd=SCRIPT.parents[2],
         capture_output=True,
         text=True,
         env=environment,
@@ -111,6 +112,26 @@ def test_other_gpus_have_the_shared_memory_that_is_chosen_for_them(
     assert max(launch["shared"] for launch in launches) <= 99 * 1024
     waits = any("griddepcontrol.wait" in launch["found"] for launch in launches)
     assert waits == (capability >= 90)
+
+
+SHARED_BEGINNING = """
+import torch
+from tests.helpers import offline_compile as compiler
+from kernels.shared_prefix_decode import shared_prefix_decode
+
+compiler.driver.set_active(compiler._NoDriver())
+compiler.JITFunction.__getitem__ = compiler._compile_only
+pool = torch.zeros((8, 16, 8, 128))
+query, tables = torch.zeros((64, 16, 128)), torch.zeros((64, 4)).long()
+members = torch.arange(64)[None]
+shared_prefix_decode(query, pool, pool, tables, members[0] + 20, members, torch.tensor([1]), 0.1)
+"""
+
+
+@pytest.mark.slow
+def test_shared_beginnings_fit_a_desktop_gpu_in_32_bits(tmp_path: Path) -> None:
+    found = {each["kernel"]: each for each in compiled(86, tmp_path, "-c", SHARED_BEGINNING)}
+    assert found["_shared_prefix_kernel"]["shared"] <= 99 * 1024
 
 
 def test_dependent_launches_wait_for_what_was_launched_before(
