@@ -8,7 +8,7 @@ import torch
 
 from engine.api.errors import DeviceError, NotSupportedYetError
 from engine.api.params import EngineConfig
-from engine.cuda_probe import cuda_obstacle
+from engine.cuda_probe import card_obstacle, cuda_obstacle
 from engine.linear import has_fast_bfloat16
 from engine.triton_probe import triton_obstacle
 
@@ -30,14 +30,15 @@ BACKENDS = (DENSE, CONTIGUOUS, PAGED_REFERENCE, PAGED_TRITON)
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of a setting; ``auto`` is the first CUDA device, else the CPU.
+    """The device of a setting; ``auto`` is the first CUDA device if torch can use it, else the CPU.
 
     Raises:
         DeviceError: there is no such device.
         NotSupportedYetError: a device that the engine cannot use yet.
     """
     if name == "auto":
-        return torch.device("cpu") if cuda_obstacle() else torch.device("cuda", 0)
+        found = cuda_obstacle() or card_obstacle(0)
+        return torch.device("cpu") if found else torch.device("cuda", 0)
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -54,6 +55,8 @@ def resolve_device(name: str) -> torch.device:
             f"The device {name!r} was asked for, but there are {torch.cuda.device_count()}.",
             device=name,
         )
+    if obstacle := card_obstacle(index):
+        raise DeviceError(f"The device {name!r} was asked for, but {obstacle}.", device=name)
     return torch.device("cuda", index)
 
 
@@ -80,8 +83,22 @@ def with_device_defaults(config: EngineConfig, device: torch.device, backend: st
     return replace(config, lag=lag, prefill_time_budget_ms=time_ms, least_prefill_tokens=least)
 
 
-def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
-    """The attention backend of a setting, and in words why it was chosen.
+def kernels_obstacle(device: torch.device, dtype: torch.dtype) -> str:
+    """Why Triton's kernels cannot compute in a dtype on a device, in words; empty if they can.
+
+    Raises:
+        RuntimeError: as ``triton_obstacle``.
+    """
+    obstacle = triton_obstacle(device)
+    if not obstacle and dtype == torch.float64:
+        return "Triton's kernels compute in 32 bits at most"
+    return obstacle
+
+
+def choose_backend(
+    name: str, device: torch.device, dtype: torch.dtype = torch.float32
+) -> tuple[str, str]:
+    """The attention backend of a setting for a model in ``dtype``, and in words why it was chosen.
 
     Raises:
         NotSupportedYetError: a backend that is not there yet.
@@ -91,7 +108,7 @@ def choose_backend(name: str, device: torch.device) -> tuple[str, str]:
         raise NotSupportedYetError(f"The backend {name!r} is not supported yet.", backend=name)
     if name in (DENSE, CONTIGUOUS, PAGED_REFERENCE):
         return name, "as the settings ask"
-    obstacle = triton_obstacle(device)
+    obstacle = kernels_obstacle(device, dtype)
     if not obstacle:
         return PAGED_TRITON, "Triton kernels on the GPU"
     if name == PAGED_TRITON:

@@ -57,7 +57,8 @@ class EncodingJob:
         """The first half."""
         try:
             self.outcome = self.encode(text, self.command)
-        except Exception as error:
+        except BaseException as error:
+            # A library in Rust that gives up tells it with something that is no Exception.
             self.error = _info(error)
 
     def conclude(self) -> None:
@@ -78,7 +79,7 @@ class EncodingJob:
                 raise lost from error
 
 
-def _info(error: Exception) -> ErrorInfo:
+def _info(error: BaseException) -> ErrorInfo:
     return (error if isinstance(error, EngineError) else unexpected(error)).info()
 
 

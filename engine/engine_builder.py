@@ -32,6 +32,7 @@ from engine.pool_sizing import measured_num_blocks
 from engine.quantized.choice import choose_kept, kept_bytes
 from engine.quantized.grouped import GroupedWeight
 from engine.reconfigure import BackendChoice, Reconfigurer
+from engine.triton_probe import look_again
 from engine.warm_up import warm_up
 
 
@@ -50,21 +51,23 @@ def build_engine(
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     breathe = breathing(cancelled)
+    look_again()
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
     files, kept = _open(path, models_dir, config, progress, cancelled)
     weights_bytes = _weights_bytes(files, kept, device, dtype)
     block_bytes = files.config.kv_bytes_per_token(dtype.itemsize) * config.block_size
-    _, backend_reason = choose_backend(config.backend, device)
     size_pool: int | Callable[[Decoder, str], int]
     if device.type == "cpu":
         size_pool = host_num_blocks(config, block_bytes, weights_bytes)
     else:  # needs a GPU
-        check_weights_fit(config, weights_bytes, device)
+        check_weights_fit(config, weights_bytes, block_bytes, device)
 
         def size_pool(decoder: Decoder, backend: str) -> int:
             return measured_num_blocks(decoder, backend, config, block_bytes)
 
+    # Tries Triton on the GPU: one that is too full for the model has been told with its numbers.
+    _, backend_reason = choose_backend(config.backend, device, dtype)
     context = min(config.max_model_len or files.config.context_length, files.config.context_length)
     runner = build_runner(
         files.config,
@@ -147,7 +150,8 @@ def build_engine(
     inspector = ParityInspector(core, runner)
 
     def prepare(name: str) -> BackendChoice:
-        chosen, reason = choose_backend(name, device)
+        look_again()
+        chosen, reason = choose_backend(name, device, dtype)
         attention = runner.make_attention(chosen)
         return BackendChoice(attention, reason, lambda: runner.set_attention(attention))
 

@@ -15,7 +15,13 @@ from engine.attention.make import make_backend
 from engine.attention.prefill_tiles import Tiling
 from engine.batch import InputBatch, StepBatch, token_at
 from engine.device_steps import DeviceSteps
-from engine.devices import PAGED_TRITON, choose_backend, resolve_device, resolve_dtype
+from engine.devices import (
+    PAGED_TRITON,
+    choose_backend,
+    kernels_obstacle,
+    resolve_device,
+    resolve_dtype,
+)
 from engine.loading.progress import Breathe, Told, no_breath, tell_nobody
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
@@ -28,7 +34,6 @@ from engine.sampler import SampleRow, sample
 from engine.scheduler_output import SchedulerOutput, StepHandle, StepResult
 from engine.step_copy import to_device
 from engine.thread_governor import ThreadGovernor
-from engine.triton_probe import triton_obstacle
 
 
 class ModelRunner:
@@ -71,7 +76,7 @@ class ModelRunner:
         self._governor: ThreadGovernor | None = None
         if decoder.device.type == "cpu":
             self._governor = ThreadGovernor(torch.get_num_threads(), torch.set_num_threads)
-        self._device_steps = self._make_device_steps()
+        self._device_steps = self._make_device_steps(attention)
 
     def make_attention(self, name: str) -> AttentionBackend:
         """A backend that can take over, on the pool that is there if it has one.
@@ -92,13 +97,13 @@ class ModelRunner:
         )
 
     def set_attention(self, attention: AttentionBackend) -> None:
-        """Another backend from now on; no request may hold blocks."""
+        """Another backend from now on; no request may hold blocks. A failure changes nothing."""
+        self._device_steps = self._make_device_steps(attention)
         self.attention = attention
         self._cache = self._cache or attention.cache
-        self._device_steps = self._make_device_steps()
 
-    def _make_device_steps(self) -> DeviceSteps | None:
-        if self.decoder.device.type != "cuda" or self.attention.name != PAGED_TRITON:
+    def _make_device_steps(self, attention: AttentionBackend) -> DeviceSteps | None:
+        if self.decoder.device.type != "cuda" or attention.name != PAGED_TRITON:
             return None
         # Triton is only there where it can be used.
         from engine.device_drawer import DeviceDrawer
@@ -113,8 +118,8 @@ class ModelRunner:
             self._max_blocks,
             self._max_requests,
             self.decoder.device,
-            tiling=self.attention if isinstance(self.attention, Tiling) else None,
-            shares=getattr(self.attention, "shares", None) if self._shares_prefix else None,
+            tiling=attention if isinstance(attention, Tiling) else None,
+            shares=getattr(attention, "shares", None) if self._shares_prefix else None,
         )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:
@@ -232,7 +237,7 @@ def build_runner(
     """
     chosen = resolve_device(device)
     kind = resolve_dtype(dtype, chosen)
-    backend_name, _ = choose_backend(backend, chosen)
+    backend_name, _ = choose_backend(backend, chosen, kind)
     length = max_model_len or config.context_length
     operations = operations_for(chosen, kind, deterministic, keep_expanded)
     decoder = Decoder(config, weights, kind, chosen, length, operations, breathe, converted)
@@ -259,7 +264,7 @@ def operations_for(
     device: torch.device, dtype: torch.dtype, deterministic: bool, keep_expanded: bool
 ) -> DecoderOps:
     """Fused operations where they can run, else the plain ones."""
-    if triton_obstacle(device):
+    if kernels_obstacle(device, dtype):
         if device.type == "cpu" and dtype.itemsize == 2:
             return NarrowCpuOps(dtype, keep_expanded)
         return ReferenceOps(keep_expanded)

@@ -121,7 +121,7 @@ class ParityInspector:
         work: Work | None = None,
     ) -> ParityReport:
         decoder = self._runner.decoder
-        names = [choose_backend(name, decoder.device)[0] for name in asked]
+        names = [choose_backend(name, decoder.device, decoder.dtype)[0] for name in asked]
         ids = torch.tensor(list(token_ids), dtype=torch.int64, device=decoder.device)
         side = self._side(names[0], ids, hold.block_ids, pause)
         other = self._side(names[1], ids, hold.block_ids if names[1] != names[0] else (), pause)

@@ -90,7 +90,7 @@ class Reconfigurer:
         wanted = replace(self.config, **{name: getattr(config, name) for name in applied})
         if _VOIDS_THE_CACHE & set(applied):
             self._restart_cache(wanted, new_backend="backend" in applied)
-        settings = replace(wanted, prefix_caching=self._caches(wanted))
+        settings = replace(wanted, prefix_caching=_caches(wanted, self.info))
         self._core.configure(self._fill_in(settings, self.info.backend))
         self.config = wanted
         return Configured(command_id, wanted, self.info, applied, later)
@@ -106,16 +106,23 @@ class Reconfigurer:
                 backend_reason=choice.reason,
                 keeps_blocks=choice.attention.cache is not None,
             )
+        root = self._core.limits.root
+        try:
+            self._core.restart_cache(
+                self._make_root(info.backend, config.cache_salt),
+                prefix_caching=_caches(config, info),
+                change=change,
+            )
+        except Exception:
+            # What is computed from now on is the old backend's again.
+            self._core.restart_cache(root, prefix_caching=_caches(self.config, self.info))
+            raise
         self.info = info
-        self._core.restart_cache(
-            self._make_root(info.backend, config.cache_salt),
-            prefix_caching=self._caches(config),
-            change=change,
-        )
 
-    def _caches(self, config: EngineConfig) -> bool:
-        # Blocks found again would hold nothing where keys and values are kept elsewhere.
-        return config.prefix_caching and self.info.keeps_blocks
+
+def _caches(config: EngineConfig, info: ModelInfo) -> bool:
+    # Blocks found again would hold nothing where keys and values are kept elsewhere.
+    return config.prefix_caching and info.keeps_blocks
 
 
 def _nothing() -> None:

@@ -122,7 +122,7 @@ class CudaCopies:  # needs a GPU
             sent = host.to(self._device, non_blocking=True)
         else:
             sent = into.copy_(host, non_blocking=True)
-        return sent, _CudaCopy().record()
+        return sent, _CudaCopy().record(self._device)
 
     def fetch(self, numbers: Tensor) -> tuple[Tensor, Copy]:
         # At most two steps are in flight, so a buffer has been read when its turn comes again.
@@ -136,7 +136,7 @@ class CudaCopies:  # needs a GPU
         buffer, copy = ring[self._next]
         host = buffer[: len(numbers)]
         host.copy_(numbers, non_blocking=True)
-        return host, copy.record()
+        return host, copy.record(self._device)
 
 
 class _CudaCopy:  # needs a GPU
@@ -147,8 +147,9 @@ class _CudaCopy:  # needs a GPU
     def __init__(self, blocking: bool = False) -> None:
         self._event = torch.cuda.Event(blocking=blocking)  # type: ignore[no-untyped-call]
 
-    def record(self) -> _CudaCopy:
-        self._event.record()
+    def record(self, device: torch.device) -> _CudaCopy:
+        # Of this device: torch's own choice is the current one, which is the first.
+        self._event.record(torch.cuda.current_stream(device))
         return self
 
     def wait(self) -> None:

@@ -18,6 +18,8 @@ from engine.devices import (
     resolve_dtype,
     with_device_defaults,
 )
+from engine.model_runner import operations_for
+from engine.models.ops import ReferenceOps
 from engine.triton_probe import triton_obstacle
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -104,6 +106,18 @@ def test_triton_is_chosen_where_nothing_is_in_its_way(monkeypatch: pytest.Monkey
     assert choose_backend("auto", CPU) == ("paged_reference", "no compiler")
     with pytest.raises(DeviceError, match="paged_triton cannot run here: no compiler"):
         choose_backend("paged_triton", CUDA)
+
+
+def test_in_float64_plain_operations_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels do not compile for it."""
+    monkeypatch.setattr(devices, "triton_obstacle", lambda _device: "")
+    backend, why = choose_backend("auto", CUDA, torch.float64)
+    assert backend == "paged_reference"
+    assert why.startswith("Triton's kernels compute in 32 bits at most")
+    with pytest.raises(DeviceError, match="32 bits at most"):
+        choose_backend("paged_triton", CUDA, torch.float64)
+    plain = operations_for(CUDA, torch.float64, deterministic=False, keep_expanded=False)
+    assert type(plain) is ReferenceOps
 
 
 # --- whether Triton can be used ---

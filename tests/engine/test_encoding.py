@@ -117,6 +117,26 @@ def test_streams_go_on_while_a_long_prompt_is_encoded(scene):
     scene.talk.until(RequestFinished, request_id="slow", reason=FinishReason.LENGTH)
 
 
+@pytest.mark.parametrize("text", ["short", LONG], ids=["here", "beside"])
+def test_an_encoder_that_panics_costs_one_answer(scene, monkeypatch, text):
+    """tokenizers gives up with something that is no Exception."""
+
+    class PanicException(BaseException):
+        """As pyo3 calls it."""
+
+    def panic(messages, **options):
+        raise PanicException("index out of bounds")
+
+    scene.encoder.gate.set()
+    monkeypatch.setattr(scene.encoder, "encode", panic)
+    scene.talk.send(submit("a", text))
+    end = scene.talk.until(RequestFinished, request_id="a")
+    assert "index out of bounds" in end.error.message
+    monkeypatch.undo()
+    scene.talk.send(submit("b", text))
+    scene.talk.until(RequestFinished, request_id="b", reason=FinishReason.LENGTH)
+
+
 def test_waiting_counts_from_the_submission(scene, monkeypatch):
     arrivals: list[float] = []
     add = scene.engine.core.add_request

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from engine.api.errors import DeviceError, NotSupportedYetError
 from engine.api.events import RequestPreempted
@@ -75,6 +76,35 @@ def test_backend_changes_in_mid_sentence(tmp_path, undisturbed, switches):
     if min(switches):
         preempted = [e for e in running.engine.events if isinstance(e, RequestPreempted)]
         assert {event.reason for event in preempted} == {"the cache was dropped"}
+
+
+@pytest.mark.parametrize("wanted", ["dense", "contiguous"])
+def test_a_change_that_fails_half_way_leaves_the_old_backend(
+    tmp_path, undisturbed, monkeypatch, wanted
+):
+    running = Running(tmp_path)
+    before = running.reconfigurer.info
+
+    def short(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    for number, prompt in enumerate(PROMPTS):
+        running.engine.add(f"r{number}", prompt, 24)
+    running.engine.step(4)
+    root = running.engine.core.limits.root
+    monkeypatch.setattr(ModelRunner, "_make_device_steps", short)
+    change = replace(running.reconfigurer.config, backend=wanted)
+    with pytest.raises(torch.OutOfMemoryError):
+        running.reconfigurer.configure(change)
+    monkeypatch.undo()
+    assert running.reconfigurer.info == before
+    assert running.reconfigurer.config.backend == "paged_reference"
+    assert running.runner.attention.name == before.backend
+    assert running.engine.core.limits.root == root
+    running.engine.run()
+    assert [running.engine.output(f"r{number}") for number in range(3)] == undisturbed
+    running.reconfigurer.configure(change)
+    assert running.runner.attention.name == running.reconfigurer.info.backend == wanted
 
 
 def test_pool_is_the_same_after_a_while_without(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
-from engine.staging import Copy, Download, HostCopies, Uploads
+from engine import staging
+from engine.staging import Copy, CudaCopies, Download, HostCopies, Uploads
 
 
 class Later:
@@ -95,3 +97,25 @@ def test_a_pair_comes_in_one_copy() -> None:
 
 def test_numbers_of_a_step_come_back() -> None:
     assert Download(HostCopies(), torch.tensor([3, 4])).wait() == [3, 4]
+
+
+def test_copies_of_another_than_the_first_gpu_are_waited_for_on_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch's own choice is the current device, which nobody changes."""
+    waited: list[object] = []
+
+    class Event:
+        def __init__(self, **_: object) -> None:
+            """No driver is asked."""
+
+        def record(self, stream: object = None) -> None:
+            waited.append(stream or "stream of cuda:0")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(staging, "_pinned", lambda size, dtype: torch.empty(size, dtype=dtype))
+    copies = CudaCopies(torch.device("cuda", 1))
+    copies.fetch(torch.arange(3))
+    copies.start(torch.arange(3), torch.empty(3, dtype=torch.int64))
+    assert waited == ["stream of cuda:1"] * 2

@@ -12,6 +12,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 import kernels.skinny_linear
+from engine.attention.base import AttentionBackend
 from engine.attention.paged_reference import PagedReferenceBackend
 from engine.attention.paged_triton import PagedTritonBackend
 from engine.kv_cache import KVCache
@@ -44,7 +45,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 class Recorded(ModelRunner):
     """Keeps the logits of every step."""
 
-    def _make_device_steps(self) -> None:
+    def _make_device_steps(self, attention: AttentionBackend) -> None:
         """Step by step: what is captured as a graph cannot be looked at."""
 
     def compute_logits(self, batch: Any) -> Tensor:
