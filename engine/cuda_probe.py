@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes.util
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -11,6 +12,9 @@ import torch
 
 _DRIVER_FILES = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 """The last is the driver of Windows, as its subsystem for Linux sees it."""
+
+_ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
+"""As torch lists what it is built for: kind, generation, card, suffix."""
 
 
 def cuda_obstacle() -> str:
@@ -40,6 +44,39 @@ def cuda_obstacle() -> str:
     if torch.cuda.device_count() == 0:
         return "the NVIDIA driver shows no GPU to this program"
     return f"the NVIDIA GPU cannot be used ({_failure()})"
+
+
+def card_obstacle(index: int) -> str:
+    """Why torch cannot compute on a CUDA device that it sees, in words; empty if it can.
+
+    Builds of torch leave out the code for cards that are old, and have none for newer ones. Both
+    are seen and can be asked for their memory; the first operation fails.
+    """
+    try:
+        major, minor = torch.cuda.get_device_capability(index)
+        built_for = torch.cuda.get_arch_list()
+    except (AssertionError, AttributeError, RuntimeError):
+        # Whatever it is, the first use tells.
+        return ""
+    found = [_ARCHITECTURE.fullmatch(name) for name in built_for]
+    known = [(m[1], (int(m[2]), int(m[3])), m[4]) for m in found if m is not None]
+    if not known or any(_runs_on(each, (major, minor)) for each in known):
+        return ""
+    listed = ", ".join(f"{x}.{y}" for x, y in sorted({number for _, number, _ in known}))
+    return (
+        f"this torch has no code for the GPU: its compute capability is {major}.{minor}, the code "
+        f"is for {listed}"
+    )
+
+
+def _runs_on(built: tuple[str, tuple[int, int], str], card: tuple[int, int]) -> bool:
+    """Machine code runs on later cards of its generation, PTX on all later ones, what has an ``a``
+    behind its number only on that card.
+    """
+    kind, number, suffix = built
+    if suffix == "a":
+        return number == card
+    return number <= card and (kind == "compute" or number[0] == card[0])
 
 
 def has_nvidia_driver() -> bool:

@@ -15,13 +15,14 @@ class FailureGuard:
 
     While there are *suspects* only the first of them computes, so that a request that breaks a step
     alone is known and only that one ends. ``token_budget``: tokens of a step, halved when memory
-    ran out, at the least to a block, and grown again slowly.
+    ran out, at the least to a block, and grown again slowly. ``num_shortages``: how often that was.
     """
 
     def __init__(self, token_budget: int, block_size: int) -> None:
         self._block_size = block_size
         self.set_budget(token_budget)
         self._steps_since_shrink = 0
+        self.num_shortages = 0
         self._suspects: deque[Request] = deque()
 
     @property
@@ -65,6 +66,7 @@ class FailureGuard:
     def shrink_budget(self) -> bool:
         """Halves the tokens of a step after memory ran out. False if they are at the least."""
         self._steps_since_shrink = 0
+        self.num_shortages += 1
         if self.token_budget <= self._least_budget:
             return False
         self.token_budget = max(self.token_budget // 2, self._least_budget)

@@ -11,9 +11,10 @@ from engine.api.errors import (
     ErrorInfo,
     InternalError,
     InvalidValueError,
-    OutOfMemoryError,
     PromptExceedsPoolError,
     PromptTooLongError,
+    is_out_of_memory,
+    out_of_memory,
     unexpected,
 )
 from engine.block_manager import BlockManager
@@ -95,6 +96,7 @@ _LOST = (
     "cublas_status_execution_failed",
     "cudnn_status_execution_failed",
     "cuda error: unknown error",
+    "triton error [cuda]: unknown error",
     "driver shutting down",
 )
 
@@ -132,6 +134,6 @@ def describe_failure(error: Exception) -> ErrorInfo:
     """The failure of a step in words for the user."""
     if isinstance(error, EngineError):
         return error.info()
-    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        return OutOfMemoryError(f"Memory ran out while computing a step: {error}").info()
+    if is_out_of_memory(error):
+        return out_of_memory(error, " while computing a step").info()
     return unexpected(error).info()

@@ -81,8 +81,12 @@ def plan_host_blocks(
     return num_blocks
 
 
-def check_weights_fit(config: EngineConfig, weights_bytes: int, device: torch.device) -> None:
+def check_weights_fit(
+    config: EngineConfig, weights_bytes: int, block_bytes: int, device: torch.device
+) -> None:
     """Refuses a model that is too large for the card before it is read.
+
+    ``block_bytes``: of one block of the cache, for what the user is told.
 
     Raises:
         OutOfMemoryError: the message has the numbers.
@@ -94,11 +98,13 @@ def check_weights_fit(config: EngineConfig, weights_bytes: int, device: torch.de
     if weights_bytes + DESKTOP_MARGIN_BYTES > room:
         raise OutOfMemoryError(
             f"The model's weights need {_mib(weights_bytes)} MiB, but of the GPU's {_mib(total)} "
-            f"MiB only {_mib(max(room - DESKTOP_MARGIN_BYTES, 0))} MiB can be used now.",
+            f"MiB only {_mib(max(room - DESKTOP_MARGIN_BYTES, 0))} MiB can be used now. In the "
+            f"cache 1,000 tokens take {_mib(block_bytes * 1000 // config.block_size)} MiB more.",
             action="Choose a smaller model, or close other programs that use the GPU.",
             free_bytes=free,
             total_bytes=total,
             weights_bytes=weights_bytes,
+            block_bytes=block_bytes,
         )
 
 

@@ -19,6 +19,8 @@ from engine.api.errors import (
     ErrorInfo,
     LoadCancelledError,
     StarterModelMissingError,
+    is_out_of_memory,
+    out_of_memory,
     unexpected,
 )
 from engine.api.events import ModelInfo, ModelLoading
@@ -140,7 +142,12 @@ class ModelLoader:
             outcome = None
         if self._uses_torch and not isinstance(outcome, LoadedEngine):
             # torch would keep what was to be had of a GPU.
-            give_back()
+            try:
+                give_back()
+            except Exception as error:
+                # So it is with a device that died, and the outcome has to be told all the same.
+                if outcome is not None and device_lost(error) is not None:
+                    outcome = _failure(error).info()
         # Last: whoever takes the engine may let it go at once, and then nothing here holds it.
         if outcome is not None:
             self._put(outcome)
@@ -158,10 +165,9 @@ class ModelLoader:
             return None
         except EngineError as error:
             return error.info()
-        except MemoryError as error:
-            return ErrorInfo("out_of_memory", f"Memory ran out while loading: {error}")
-        except Exception as error:
-            return (device_lost(error) or unexpected(error)).info()
+        except BaseException as error:
+            # Whatever it is: without an outcome the load would never end.
+            return _failure(error).info()
         finally:
             # What reading took for a time; of a load that failed, everything.
             trim_heap()
@@ -202,3 +208,13 @@ class ModelLoader:
                 f"The starter model is not in {models_dir}.", models_dir=str(models_dir)
             )
         return starter_model.fetch(models_dir, self._progress, self._cancelled.is_set)
+
+
+def _failure(error: BaseException) -> EngineError:
+    """What the exception that ended a load is told as."""
+    lost = device_lost(error)
+    if lost is not None:
+        return lost
+    if is_out_of_memory(error):
+        return out_of_memory(error, " while loading")
+    return unexpected(error)

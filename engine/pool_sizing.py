@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from engine.api.errors import OutOfMemoryError
+from engine.api.errors import OutOfMemoryError, is_out_of_memory
 from engine.api.params import EngineConfig
 from engine.attention.base import AttentionBackend
 from engine.attention.make import make_backend
@@ -83,7 +83,10 @@ def workspace_bytes(decoder: Decoder, backend: str, config: EngineConfig) -> int
             # Drawing works on float32 copies.
             _ = logits.float()
         torch.cuda.synchronize(device)
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        # The libraries have errors of their own for it.
+        if not is_out_of_memory(error):
+            raise
         raise OutOfMemoryError(
             f"A step of {num_tokens} tokens does not fit beside the model: {error}",
             action="Choose a smaller token budget or a smaller model.",
@@ -115,7 +118,9 @@ def allocate_shrinking(
     for _ in range(_ATTEMPTS):
         try:
             return make(num_blocks), num_blocks
-        except (MemoryError, torch.OutOfMemoryError):
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
             num_blocks = max(1, int(num_blocks * _SHRINK))
         # What was had of the larger one lies there in pieces of its own size, of which smaller ones
         # would take one each.

@@ -104,9 +104,14 @@ class _Call(Generic[_T]):
             self._thread.join()
 
     def result(self) -> _T:
-        if self._error is not None:
-            raise self._error
-        return self._outcome[0]
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._outcome.pop()
+        finally:
+            # Its frames hold a model: no cycle, for that may be found late.
+            del error
 
     def _pause(self) -> None:
         self._back.release()
@@ -120,7 +125,8 @@ class _Call(Generic[_T]):
             if not self._is_abandoned:
                 self._outcome.append(self._work(self._pause))
         except BaseException as error:
-            self._error = error
+            # Nobody asks for it any more where the work was abandoned.
+            self._error = None if self._is_abandoned else error
         finally:
             self._is_over = True
             self._back.release()

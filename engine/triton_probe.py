@@ -8,7 +8,9 @@ import os
 
 import torch
 
-from engine.cuda_probe import cuda_obstacle
+from engine.api.errors import is_out_of_memory
+from engine.cuda_probe import card_obstacle, cuda_obstacle
+from engine.limits import device_lost
 from engine.shipped_triton import use_shipped_parts
 
 _MOST_LETTERS = 250
@@ -20,9 +22,12 @@ def triton_obstacle(device: torch.device) -> str:
 
     A driver that is too old, a compiler that is missing or a card that Triton does not know show
     only when something is compiled.
+
+    Raises:
+        RuntimeError: the device's memory is full or it died, which says nothing about Triton.
     """
     if device.type != "cuda":
-        return cuda_obstacle() or "the model runs on the CPU"
+        return cuda_obstacle() or _why_not_this_card() or "the model runs on the CPU"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     try:
@@ -34,6 +39,21 @@ def triton_obstacle(device: torch.device) -> str:
         if not torch.allclose(found, ones):
             return "Triton computes wrongly on this device"
     except Exception as error:
+        if is_out_of_memory(error) or device_lost(error) is not None:
+            raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return f"Triton cannot compile for this device ({first[:_MOST_LETTERS]})"
     return ""
+
+
+def look_again() -> None:
+    """Has the next call find out anew: a disk that was full, a compiler that was missing and the
+    like may be there now.
+    """
+    triton_obstacle.cache_clear()
+
+
+def _why_not_this_card() -> str:
+    # Not for those who chose the CPU: asking takes a driver that has been started.
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return card_obstacle(0) if started else ""

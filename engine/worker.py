@@ -58,6 +58,9 @@ _STOPPED = ErrorInfo("engine_stopped", "The engine has been shut down.")
 _CROWDED = InterruptedQueryError(
     "The cache is full: its blocks are needed for answers.", action="Ask again when fewer run."
 ).info()
+_SHORT_OF_MEMORY = InterruptedQueryError(
+    "Memory ran out: what there is is needed for answers.", action="Ask again when fewer run."
+).info()
 
 
 def run_worker(arrivals: Arrivals, posted: threading.Event) -> None:
@@ -126,7 +129,7 @@ class Worker:
                 self._models.take_load_outcomes()
                 self._posted.wait(self._work())
             self._close()
-        except Exception as error:
+        except BaseException as error:
             info = (device_lost(error) or unexpected(error)).info()
             end = EngineStatusChanged(EngineStatus.FAILED, error=info)
             self._give_up(info)
@@ -183,7 +186,12 @@ class Worker:
             self._slot.snapshotter.begin_check()
 
     def _step(self, engine: LoadedEngine) -> float:
+        guard = engine.core.scheduler.guard
+        before = guard.num_shortages
         self._submissions.post(engine.core.step())
+        if guard.num_shortages != before:
+            # Questions hold much while they are worked on. Answers never suffer for those.
+            self._inspections.drop(_SHORT_OF_MEMORY)
         now = time.perf_counter()
         self._pacer.stepped(now)
         self._slot.ready = self._landed = False

@@ -208,16 +208,66 @@ _WINDOWS_LOAD_ERRORS = (126, 127, 193)
 """Not found, without a function that is asked for, no library at all."""
 
 
-def unexpected(error: Exception) -> EngineError:
+_NO_MEMORY = (
+    "out of memory",
+    "cannot allocate memory",
+    "can't allocate memory",
+    "not enough memory",
+    "cublas_status_alloc_failed",
+)
+"""What torch and the system say; torch's exceptions are no ``MemoryError``."""
+
+_UNUSABLE_CARD = ("no kernel image is available", "busy or unavailable")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had, on a GPU or off it."""
+    # By its name: torch is not imported for it.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error).lower()
+    return any(words in text for words in _NO_MEMORY)
+
+
+def out_of_memory(error: BaseException, meanwhile: str = "") -> OutOfMemoryError:
+    """Tells such an error with its numbers; what torch advises is for those who program with it.
+
+    ``meanwhile``: what was being done, with a space before it.
+    """
+    words = _first_line(error).partition(" If reserved but unallocated memory is large")[0]
+    return OutOfMemoryError(f"Memory ran out{meanwhile}: {words}")
+
+
+def unexpected(error: BaseException) -> EngineError:
     """Wraps an exception that nobody foresaw, with its kind and place.
 
-    A library that cannot be loaded is no fault of the code, and gets an error of its own.
+    What is no fault of the code gets an error of its own: memory that could not be had, a GPU that
+    torch or Triton cannot use, a file on which a library in Rust gives up (which it tells with
+    something that is no ``Exception``), a library that cannot be loaded.
     """
+    if is_out_of_memory(error):
+        return out_of_memory(error)
+    if type(error).__name__ == "PanicException":
+        return ModelFileError(f"A part of the model cannot be read: {_first_line(error)}.")
+    frames = traceback.extract_tb(error.__traceback__)
+    # All that Triton compiles and launches goes through there.
+    if any(Path(frame.filename).parts[-3:-1] == ("triton", "runtime") for frame in frames):
+        # Of a kernel that does not compile the text is an excerpt of its source.
+        why = getattr(error, "error_message", None) or _first_line(error)
+        return DeviceError(
+            f"Triton cannot run a kernel on this GPU ({type(error).__name__}: {why}).",
+            action="Choose another attention backend in the settings, or the CPU.",
+        )
+    if any(words in str(error) for words in _UNUSABLE_CARD):
+        return DeviceError(f"The GPU cannot be used: {_first_line(error)}")
     if isinstance(error, ImportError) or getattr(error, "winerror", None) in _WINDOWS_LOAD_ERRORS:
         why = str(error).rstrip(".")
         return BrokenInstallationError(
             f"A library of the engine cannot be loaded: {why}.", reason=why
         )
-    frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return InternalError(f"{type(error).__name__}: {error}{place}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
