@@ -40,6 +40,17 @@ def check_batch(block_tables: Tensor, context_lens: Tensor, batch: int) -> None:
         )
 
 
+def check_gapless(**parts: Tensor | None) -> None:
+    """Refuses what a kernel reads element after element and does not lie so.
+
+    Raises:
+        ValueError: the message has the name and the strides.
+    """
+    for name, part in parts.items():
+        if part is not None and not part.is_contiguous():
+            raise ValueError(f"{name} must be contiguous: strides {part.stride()}")
+
+
 def output_like(query: Tensor, out: Tensor | None) -> Tensor:
     """``out``, or a new contiguous tensor of the query's shape if it is None.
 

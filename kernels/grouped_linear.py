@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kernels.checks import as_rows
+from kernels.checks import as_rows, check_gapless
 from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.grouped_dot import grouped_dot_kernel
@@ -226,6 +226,7 @@ def _check(
         raise ValueError(f"{found} do not fit in {bits} bits")
     if not (codes.is_contiguous() and scale.is_contiguous() and minimum.is_contiguous()):
         raise ValueError("codes, scale and minimum must be contiguous")
+    check_gapless(bias=bias)
     as_rows(x, "x")
     if residual is not None:
         as_rows(residual, "residual")

@@ -26,6 +26,7 @@ _HELD_DEPTH = 1024
 _HELD_PROGRAMS = 48
 _MOST_HELD_SPLITS = 8
 _JOINED_OUTPUTS = 32
+_FRAGMENTS = (8, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,15 @@ def shared_bytes(device: torch.device) -> int:
     return int(getattr(properties, "shared_memory_per_block_optin"))  # noqa: B009
 
 
+@functools.cache
+def multiplies_fragments(device: torch.device) -> bool:
+    """Whether a thread's registers go into the product as ``skinny_held`` arranges them: on tensor
+    cores from compute capability 8.0 on, and in the interpreter. For older ones the compiler has no
+    such instruction: all weights would go through shared memory, more of it than there is.
+    """
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= _FRAGMENTS
+
+
 def linear_launch(
     rows: int,
     outputs: int,
@@ -113,9 +123,10 @@ def linear_launch(
         return _vector_launch(outputs, inner * factor)
     if rows > SKINNY_ROWS or dtype.itemsize != 2:
         return None
-    held = _held_launch(rows, outputs, inner, gated, joined)
-    if held is not None:
-        return held
+    if multiplies_fragments(device):
+        held = _held_launch(rows, outputs, inner, gated, joined)
+        if held is not None:
+            return held
     chosen = _joined_launch(rows, outputs, inner) if joined else _whole_launch(rows, gated)
     return fitted(chosen, factor, shared_bytes(device))
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.causal_tiles import attend_causal
-from kernels.checks import check_paged, output_like
+from kernels.checks import check_gapless, check_paged, output_like
 from kernels.device_guard import on_device_of
 from kernels.launch import PrefillLaunch, dot_width, prefill_launch
 from kernels.prefill_join import join_rows
@@ -197,6 +197,7 @@ def paged_prefill(
         raise ValueError(
             f"{block_table.shape[0]} blocks of {block_size} do not hold {start + num_tokens} tokens"
         )
+    check_gapless(block_table=block_table)
     result = output_like(query, out)
     if num_tokens:
         group = num_heads // num_kv_heads
@@ -248,6 +249,7 @@ def paged_prefill_batch(
     check_paged(query, k_cache, v_cache)
     if tiles.dim() != 2 or tiles.shape[1] != TILE_WORDS or tiles.dtype != torch.int32:
         raise ValueError(f"tiles {tuple(tiles.shape)} of {tiles.dtype}, expected [tiles, 8] int32")
+    check_gapless(block_ids=block_ids, tiles=tiles, counters=counters)
     result = output_like(query, out)
     if len(tiles):
         if launch.spread and counters is None:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.checks import as_rows, check_rows
+from kernels.checks import as_rows, check_gapless, check_rows
 from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.launch_glue import norm_launch
@@ -145,6 +145,9 @@ def join_add_rms_norm(
             f"parts {tuple(partial.shape)} and residual {tuple(residual.shape)} do not fit"
         )
     check_rows(residual, weight, "residual")
+    if bias is not None and bias.shape != weight.shape:
+        raise ValueError(f"bias {tuple(bias.shape)} and weight {tuple(weight.shape)} do not fit")
+    check_gapless(bias=bias)
     total = torch.empty(residual.shape, dtype=residual.dtype, device=residual.device)
     out = torch.empty_like(total)
     _launch(partial, bias, residual, weight, total, out, eps, pdl)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kernels.checks import as_rows
+from kernels.checks import as_rows, check_gapless
 from kernels.dependent_launch import next_starts, pdl_option
 from kernels.device_guard import on_device_of
 from kernels.gate_and_mul import check_gate, gate_and_mul
@@ -69,6 +69,7 @@ class _Problem:
             raise ValueError(f"{found} do not fit; gate: {self.gate}")
         if not self.weight.is_contiguous():
             raise ValueError(f"the weight must be contiguous: strides {self.weight.stride()}")
+        check_gapless(bias=self.bias, norm_weight=self.norm_weight)
         as_rows(self.x, "x")
         if self.residual is not None:
             as_rows(self.residual, "residual")

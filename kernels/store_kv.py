@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.checks import check_gapless
 from kernels.device_guard import on_device_of
 from kernels.launch import next_power_of_2
 
@@ -61,6 +62,7 @@ def store_kv(
         raise ValueError("the caches must be contiguous")
     if key.stride()[1:] != (head_dim, 1) or value.stride()[1:] != (head_dim, 1):
         raise ValueError("the heads of a token must be contiguous")
+    check_gapless(slot_mapping=slot_mapping)
     if tokens == 0:
         return
     with on_device_of(key):
