@@ -135,9 +135,11 @@ class ChatEncoder:
             said = self._tokenizer.decode(turn.output_ids)
         except InvalidValueError:
             return None
-        if said == message.content[:covered]:
+        content = message.content
+        # At the very end, the bytes of a character that was cut off: no text until it goes on.
+        if said == content[:covered] or (covered == len(content) and said == f"{content}\ufffd"):
             return turn
-        return self._without_held_back(turn, message.content)
+        return self._without_held_back(turn, content)
 
     def _without_held_back(self, turn: TurnTokens, content: str) -> TurnTokens | None:
         ids = turn.output_ids

@@ -49,14 +49,15 @@ class Detokenizer:
     def follow(self, token_ids: Sequence[int]) -> None:
         """To be called first where an answer goes on: its ids so far, whose text has been shown.
 
-        It is not shown again, but a stop string may begin in it.
+        It is not shown again, but a stop string may begin in it, and its last character may be one
+        that was left unfinished.
 
         Raises:
             InvalidValueError: an id that the model does not have.
         """
         # A character has four bytes at most, a token one at least.
-        end = token_ids[-4 * self._longest_stop :] if self._stop else ()
-        text = b"".join(self._spelt(end)).decode("utf-8", "replace")
+        end = token_ids[-4 * max(self._longest_stop, 1) :]
+        text = self._decoder.decode(b"".join(self._spelt(end)))
         self._held = text[len(text) - self._alive(text) :]
         self._num_said = len(self._held)
 
@@ -75,10 +76,14 @@ class Detokenizer:
         return TextDelta(shown, bool(self._stopped_by), self._stopped_by, len(spelt))
 
     def flush(self) -> str:
-        """The end of the answer: what was held back, and U+FFFD for a character left unfinished."""
+        """The end of the answer: what was held back.
+
+        A character left unfinished is no text: an answer that was cut off in it may go on, and what
+        has been shown cannot be taken back.
+        """
         if self._stopped_by:
             return ""
-        rest = self._held[self._num_said :] + self._decoder.decode(b"", final=True)
+        rest = self._held[self._num_said :]
         self._held, self._num_said = "", 0
         self._num_shown += len(rest)
         return rest

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from engine.text_prefix import Before
 
-MOST_CHARS = 2_000_000
-"""Of all texts that are kept; with their ids 16 MB at most."""
+MOST_CHARS = 1_000_000
+"""Of all texts that are kept; with their ids 20 MB at most."""
 
 _LEAST_CHARS = 64
 """Shorter ones are encoded faster than they are kept."""

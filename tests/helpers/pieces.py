@@ -28,17 +28,17 @@ def visible_text(
     """The text of a whole answer decoded at once and whether one of ``stop`` ends it.
 
     The stop that is complete first counts, of several at once the longest; its text is not shown.
-    It may begin in the text of ``given_ids``, which was shown before.
+    It may begin in the text of ``given_ids``, which was shown before. A character that the last
+    bytes begin is no text.
     """
-    data = _bytes_of(token_ids)
-    given = _bytes_of(given_ids).decode("utf-8", "replace")
-    # Without what the last bytes begin: no stop can lie there.
-    text = given + codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    given = decoder.decode(_bytes_of(given_ids))
+    text = given + decoder.decode(_bytes_of(token_ids))
     found = [(text.find(part, max(len(given) - len(part) + 1, 0)), part) for part in stop]
     ends = [(at + len(part), at) for at, part in found if at >= 0]
     if ends:
         return text[len(given) : min(ends)[1]], True
-    return data.decode("utf-8", "replace"), False
+    return text[len(given) :], False
 
 
 def _bytes_of(token_ids: Sequence[int]) -> bytes:

@@ -295,7 +295,8 @@ class Storm:
     def _text(self, asked: Asked, ids: tuple[int, ...]) -> str:
         ends = ids[-1] in END_IDS and not asked.params.ignore_eos
         shown = (*asked.said_ids, *(ids[:-1] if ends else ids))
-        return visible_text(shown, asked.params.stop, asked.given)[0]
+        before = asked.given[: len(asked.given) - len(asked.said_ids)]
+        return visible_text(shown, asked.params.stop, before)[0]
 
     # --- the end ---
 

@@ -36,6 +36,7 @@ def answer(
 ) -> ChatMessage:
     """The message that the engine makes of what was sampled after ``prompt``."""
     detokenizer = Detokenizer(tokenizer, stop)
+    detokenizer.follow(prompt.token_ids[prompt.answer_start :])
     text = detokenizer.feed(sampled).text + detokenizer.flush()
     kept, covered = detokenizer.kept_tokens()
     output = [*prompt.token_ids[prompt.answer_start :], *sampled[:kept]]
