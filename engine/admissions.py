@@ -107,7 +107,7 @@ class Admissions:
             missing = known.num_available - pool.num_available
             return Admission((), 0, known.num_short + missing, None)
         admission = self._manager.examine(request, reserve)
-        while admission.num_short and admission.twin is None and paused:
+        while admission.num_short and admission.twin is None and self._may_take(paused):
             self._queues.preempt(paused.pop(), "paused, and another needs the blocks")
             if not self._queues.running:
                 reserve = 0
@@ -123,6 +123,12 @@ class Admissions:
                 pool.num_stored + pool.num_hits,
             )
         return admission
+
+    def _may_take(self, paused: list[Request]) -> bool:
+        """Whether one of ``paused`` is to give up its blocks: not while some are on their way back,
+        which may be enough.
+        """
+        return bool(paused) and not self._queues.num_draining
 
     def _joins_sibling(self, request: Request) -> bool:
         """Another answer to a prompt that is being computed: waits for it, then shares its blocks.
