@@ -9,11 +9,12 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from engine.api.client import QueueClient
-from engine.api.commands import Command, Continue, Fork, Pause, Resume, Submit, Truncate
+from engine.api.commands import Cancel, Command, Continue, Fork, Pause, Resume, Submit, Truncate
 from engine.api.errors import DuplicateIdError, ErrorInfo
 from engine.api.events import FinishReason, RequestWaiting, WaitReason
 from engine.api.refusal import ids_of, unstarted
 from engine.encoding import EncodingJob, Encodings
+from engine.roster import refuse
 
 _OF_A_REQUEST = (Pause, Resume, Fork, Truncate)
 
@@ -84,12 +85,24 @@ class PendingRequests:
 
     def defer(self, client: QueueClient, command: Command) -> bool:
         """Keeps a command about a request that the core does not know yet. False: it is no such."""
-        if not isinstance(command, _OF_A_REQUEST):
+        if not isinstance(command, (*_OF_A_REQUEST, Cancel)):
             return False
         pending = self._by_id.get(command.request_id)
+        if pending is None:
+            pending = self._parent_of(command.request_id)
+        elif isinstance(command, Cancel):
+            return False
         if pending is not None:
             pending.deferred.append((client, command))
         return pending is not None
+
+    def _parent_of(self, child_id: str) -> Pending | None:
+        """What a fork waits for whose child is to have this id: also its end must wait then."""
+        for pending in self._by_id.values():
+            for _, command in pending.deferred:
+                if isinstance(command, Fork) and command.new_request_id == child_id:
+                    return pending
+        return None
 
     # --- those that wait for a model ---
 
@@ -135,7 +148,11 @@ class PendingRequests:
     def fail_all(self, error: ErrorInfo) -> None:
         """Ends every request with an error."""
         for pending in set(self._by_id.values()):
+            # Served now, they would come upon what broke the engine, and nobody else would be told.
+            deferred, pending.deferred = pending.deferred, []
             self.end(pending, FinishReason.ERROR, error)
+            for client, command in deferred:
+                refuse(client, command, error)
 
     def cancel(self, request_id: str) -> bool:
         """Ends one request. False if it is not among these."""

@@ -13,6 +13,7 @@ from engine.api.commands import Command, Continue, Fork, Submit
 from engine.api.errors import (
     DuplicateIdError,
     EmptyMessageError,
+    EngineError,
     ErrorInfo,
     NoModelError,
 )
@@ -26,6 +27,7 @@ from engine.api.events import (
 from engine.api.refusal import ids_of
 from engine.context_policy import FittedPrompt, fit_prompt
 from engine.encoding import EncodingJob, Encodings
+from engine.limits import raise_if_lost
 from engine.model_loader import LoadedEngine, TextSide
 from engine.pending import Pending, PendingRequests
 
@@ -166,6 +168,12 @@ class Submissions:
                 command.request_id, child_id, command.new_conversation_id, command.seed
             )
             self._running[child_id] = _Running(client, command.new_conversation_id)
+        except EngineError:
+            raise
+        except Exception:
+            # It broke off in the middle: a child that nobody hears of must not be computed.
+            engine.core.cancel(child_id)
+            raise
         finally:
             # What was in flight has been committed, whether or not the parent was still there.
             self.post(engine.core.take_events())
@@ -179,16 +187,28 @@ class Submissions:
     def depart(self, engine: LoadedEngine | None, client: QueueClient) -> None:
         """Ends all requests of a client."""
         self._pending.end_of(client)
-        for request_id in [name for name, run in self._running.items() if run.client is client]:
-            self.cancel(engine, request_id)
+        if engine is not None:
+            running = self._running.items()
+            self._cancel_each(engine, [name for name, run in running if run.client is client])
 
     # --- all requests ---
 
     def cancel_all(self, engine: LoadedEngine) -> None:
         """Ends every request of an engine that is going away; those that are held stay."""
         self._pending.end_unheld()
-        for request_id in list(engine.core.requests):
-            engine.core.cancel(request_id)
+        self._cancel_each(engine, list(engine.core.requests))
+
+    def _cancel_each(self, engine: LoadedEngine, request_ids: list[str]) -> None:
+        """Raises:
+        DeviceLostError: the device died.
+        """
+        for request_id in request_ids:
+            try:
+                engine.core.cancel(request_id)
+            except Exception as error:
+                # The books broke over it and were set up anew, which counts as a fault. It has
+                # ended; whoever departs, or the model that goes, must not stay for that.
+                raise_if_lost(error)
         self.post(engine.core.take_events())
 
     def cancel_held(self) -> None:

@@ -255,12 +255,21 @@ class Worker:
             else:
                 self._questions.ask(self._slot.engine, client, command)
         except Exception as error:
+            self._tell_committed()
             lost = device_lost(error)
             # One bad command must not end the conversations of all others.
             known = error if isinstance(error, EngineError) else unexpected(error)
             refuse(client, command, (lost or known).info())
             if lost is not None:
                 raise lost from error
+
+    def _tell_committed(self) -> None:
+        """A command may fail after it has committed what was in flight. If that ended the last
+        answer, no step is to come, and nobody else would tell.
+        """
+        if self._slot.engine is not None:
+            self._submissions.post(self._slot.engine.core.take_events())
+            self._recheck()
 
     def _check_within_reach(self, client: QueueClient, command: Command) -> None:
         request_id = getattr(command, "request_id", "")
