@@ -76,12 +76,18 @@ def test_next_pool_is_shown_though_its_snapshot_came_before_word_of_its_model(
     assert live_of(stage).metrics.metrics.latest(metrics.USED) == 60
 
 
-def test_status_strip_does_not_tell_of_a_pool_that_goes(qtbot: QtBot) -> None:
-    stage = panel_stage(qtbot)
+def status_strip(qtbot: QtBot, stage: PanelStage) -> StatusStrip:
+    """One that has heard of the pool."""
     strip = StatusStrip(stage.session, stage.bridge)  # type: ignore[arg-type]
     qtbot.addWidget(strip)
     with qtbot.waitSignal(stage.bridge.stats_changed):
         stage.client.post(STATS)
+    return strip
+
+
+def test_status_strip_does_not_tell_of_a_pool_that_goes(qtbot: QtBot) -> None:
+    stage = panel_stage(qtbot)
+    strip = status_strip(qtbot, stage)
     assert "60" in strip.pool.text()
     turn(stage, ModelStatus.NO_MODEL)
     with qtbot.waitSignal(stage.bridge.stats_changed):
@@ -124,10 +130,7 @@ def test_strip_of_a_closed_panel_does_not_tell_of_a_pool_that_goes(qtbot: QtBot)
 
 def test_a_paused_engine_has_no_speed(qtbot: QtBot) -> None:
     stage = panel_stage(qtbot)
-    strip = StatusStrip(stage.session, stage.bridge)  # type: ignore[arg-type]
-    qtbot.addWidget(strip)
-    with qtbot.waitSignal(stage.bridge.stats_changed):
-        stage.client.post(STATS)
+    strip = status_strip(qtbot, stage)
     assert strip.speed.text() == "40 tok/s"
     for paused, said in ((True, ""), (False, "40 tok/s"), (True, "")):
         with qtbot.waitSignal(stage.bridge.status_changed):

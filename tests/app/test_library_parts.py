@@ -28,24 +28,18 @@ from engine.api.events import (
     RequestUsage,
 )
 from engine.api.model_files import ModelIdentity
-from tests.helpers.library_stage import GB, MB, description
+from tests.helpers.library_stage import GB, MB, Kept, description
 
 # --- places ---
 
 
-class Kept:
-    def __init__(self) -> None:
-        self.text = ""
-
-    def save(self, text: str) -> None:
-        self.text = text
-
+class KeptPlaces(Kept):
     def places(self) -> Places:
         return Places(self.text, self.save)
 
 
 def test_places_are_what_they_were_after_a_restart() -> None:
-    kept = Kept()
+    kept = KeptPlaces()
     places = kept.places()
     places.add_folder("/models/我的")
     places.add_file("/a.gguf")
@@ -67,21 +61,21 @@ def test_a_damaged_list_of_places_is_an_empty_one(stored: str) -> None:
 
 
 def test_a_folder_is_watched_once_however_it_is_written(tmp_path: Path) -> None:
-    places = Kept().places()
+    places = KeptPlaces().places()
     assert places.add_folder(str(tmp_path))
     assert not places.add_folder(str(tmp_path / "x" / ".."))
     assert len(places.folders) == 1
 
 
 def test_a_removed_model_can_be_listed_again() -> None:
-    places = Kept().places()
+    places = KeptPlaces().places()
     places.remove("/models/a.gguf", is_in_folder=True)
     places.show("/models/a.gguf")
     assert (places.hidden, places.files) == (frozenset(), ())
 
 
 def test_a_removed_model_that_is_opened_elsewhere_is_listed_by_itself() -> None:
-    places = Kept().places()
+    places = KeptPlaces().places()
     places.remove("/disk/a.gguf", is_in_folder=True)
     places.add_file("/disk/a.gguf")
     assert (places.hidden, places.files) == (frozenset(), ("/disk/a.gguf",))
@@ -224,6 +218,6 @@ def test_sizes_have_the_digits_that_matter() -> None:
 
 
 def test_places_are_json_that_anybody_can_read() -> None:
-    kept = Kept()
+    kept = KeptPlaces()
     kept.places().add_folder("/models")
     assert json.loads(kept.text)["folders"] == ["/models"]

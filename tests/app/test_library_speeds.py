@@ -21,16 +21,7 @@ from engine.api.events import (
 )
 from engine.api.params import SamplingParams
 from tests.helpers.fake_engine import MODEL
-from tests.helpers.library_stage import GB, MB
-
-
-class Kept:
-    def __init__(self) -> None:
-        self.text = ""
-
-    def save(self, text: str) -> None:
-        self.text = text
-
+from tests.helpers.library_stage import GB, MB, Kept
 
 # --- whether an answer tells a speed ---
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Sized
 from contextlib import closing
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def damage(profile: Profile, name: str = "messages_by_parent") -> None:
         file.write(b"\xff" * size)
 
 
-def wait_for(happened: list[AppError]) -> None:
+def wait_for(happened: Sized) -> None:
     deadline = time.monotonic() + 20.0
     while not happened:
         assert time.monotonic() < deadline
@@ -66,10 +67,7 @@ def test_a_large_one_is_checked_beside_the_window(profile: Profile, checks: list
     assert checks == []
     store.check_if_due()
     store.check_if_due()
-    deadline = time.monotonic() + 20.0
-    while not checks:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(checks)
     store.close()
     assert checks == ["quire-check"]
 
@@ -159,8 +157,5 @@ def test_one_on_a_share_is_checked(
     )
     store = Store(profile)
     store.check_if_due()
-    deadline = time.monotonic() + 20.0
-    while not checks:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(checks)
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -34,6 +35,15 @@ def talk() -> Iterator[Talk]:
     """An engine on its thread, and what it says."""
     with talk_with_engine() as made:
         yield made
+
+
+@pytest.fixture
+def no_cycles_found() -> Iterator[None]:
+    """What nobody refers to goes at once, or not at all: as in the application."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

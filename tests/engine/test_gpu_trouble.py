@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,18 +27,12 @@ from engine.devices import choose_backend, resolve_device
 from engine.limits import describe_failure, device_lost
 from engine.model_loader import LoadedEngine, ModelLoader
 from engine.triton_probe import look_again
-from tests.helpers.talk import Talk, talk_with_engine
+from tests.helpers.talk import Talk
 from tests.helpers.tiny_gguf import TinyGguf
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 DEAD = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be …"
 FULL = "CUDA out of memory. Tried to allocate 2.00 MiB."
-
-
-@pytest.fixture
-def talk() -> Iterator[Talk]:
-    with talk_with_engine() as talk:
-        yield talk
 
 
 # --- a device that dies ---

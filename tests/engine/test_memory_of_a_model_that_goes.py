@@ -5,11 +5,9 @@ The window does that seldom and later, and on a GPU the next model needs the roo
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,14 +31,6 @@ from tests.helpers.talk import submit, talk_with_engine
 from tests.helpers.tiny_gguf import TinyGguf
 
 ON_GPU = pytest.param("cuda", marks=pytest.mark.gpu)
-
-
-@pytest.fixture
-def no_cycles_found() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])

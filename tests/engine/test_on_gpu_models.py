@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,14 +117,6 @@ def test_another_backend_and_back_while_answers_run(tmp_path: Path) -> None:
     while core.has_work:
         core.step()
     assert request.token_ids[4:] == list(alone.token_ids)
-
-
-@pytest.fixture
-def no_cycles_found() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def _in_use() -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 import weakref
@@ -38,7 +37,7 @@ from engine.parity_steps import Side
 from engine.pool_sizing import allocate_shrinking
 from engine.slices import Pause, in_slices
 from tests.helpers.fake_loaded import fake_engine
-from tests.helpers.talk import Talk, submit, talk_with_engine
+from tests.helpers.talk import Talk, submit
 from tests.helpers.tiny_gguf import TinyGguf
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 MiB."
@@ -49,12 +48,6 @@ TORCH_ON_THE_CPU = (
 )
 TORCH_ON_WINDOWS = "DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."
 CUBLAS = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
-
-
-@pytest.fixture
-def talk() -> Iterator[Talk]:
-    with talk_with_engine() as talk:
-        yield talk
 
 
 # --- memory that cannot be had ---
@@ -172,14 +165,6 @@ def test_memory_that_a_question_holds_costs_no_answer(
         assert talk.until(RequestFinished, request_id=name).reason is FinishReason.LENGTH
     failed = talk.until(CommandFailed, command_id="q").error
     assert (failed.code, failed.action) == ("interrupted", "Ask again when fewer run.")
-
-
-@pytest.fixture
-def no_cycles_found() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("end", ["closed", "failed", "done"])

@@ -11,6 +11,16 @@ from engine.api.model_files import GGUF_MAGIC, ModelIdentity
 MB, GB = 10**6, 10**9
 
 
+class Kept:
+    """What is saved is kept as text."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def save(self, text: str) -> None:
+        self.text = text
+
+
 def write_gguf(path: Path, size: int = 1000) -> str:
     """A file that has a name, a size and a magic, and nothing else of a model."""
     path.parent.mkdir(parents=True, exist_ok=True)
