@@ -199,8 +199,10 @@ class Submissions:
         self._cancel_each(engine, list(engine.core.requests))
 
     def _cancel_each(self, engine: LoadedEngine, request_ids: list[str]) -> None:
-        """Raises:
-        DeviceLostError: the device died.
+        """Ends these, also if the books break over one.
+
+        Raises:
+            DeviceLostError: the device died.
         """
         for request_id in request_ids:
             try:

@@ -133,7 +133,11 @@ class DecodePlan:
         """Into how many equal ones the items are cut for the launch: parts that must not depend on
         other sequences can be more than it takes in one dimension (64 contexts of a million).
         """
-        return max(1, -(-self.capacity // MOST_PROGRAMS))
+        return _slices(self.capacity)
+
+
+def _slices(capacity: int) -> int:
+    return max(1, -(-capacity // MOST_PROGRAMS))
 
 
 def plan_decode(
@@ -180,7 +184,7 @@ def plan_decode(
     capacity = batch * most
     if not splits and not deterministic:
         capacity = min(capacity, batch + most_parts)
-    slices = max(1, triton.cdiv(capacity, MOST_PROGRAMS))
+    slices = _slices(capacity)
     capacity = triton.cdiv(capacity, slices) * slices
     words = (1 + capacity) * 8
     memory = torch.empty(words + batch * num_kv_heads, dtype=torch.int32, device=device)
