@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.api.client import EngineHandle
 from tests.helpers.recording_driver import RecordingDriver, make_library
 from tests.helpers.talk import Talk, talk_with_engine
 
@@ -35,6 +36,14 @@ def talk() -> Iterator[Talk]:
     """An engine on its thread, and what it says."""
     with talk_with_engine() as made:
         yield made
+
+
+@pytest.fixture
+def handle() -> Iterator[EngineHandle]:
+    """An engine on its thread, for several clients."""
+    handle = EngineHandle()
+    yield handle
+    assert handle.owner.close(5.0), "the engine thread did not end"
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -50,13 +49,6 @@ from tests.helpers.fake_loaded import fake_engine, install_fake_loader
 from tests.helpers.talk import Talk, submit
 
 LOAD = LoadModel(models_dir="", command_id="load")
-
-
-@pytest.fixture
-def handle() -> Iterator[EngineHandle]:
-    handle = EngineHandle()
-    yield handle
-    assert handle.owner.close(5.0), "the engine thread did not end"
 
 
 @pytest.fixture

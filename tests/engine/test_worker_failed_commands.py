@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -28,13 +28,6 @@ from tests.helpers.talk import Talk, submit
 
 _NUM_TOKENS = 4
 _DEAD = "CUDA error: an illegal memory access was encountered"
-
-
-@pytest.fixture
-def handle() -> Iterator[EngineHandle]:
-    handle = EngineHandle()
-    yield handle
-    assert handle.owner.close(5.0), "the engine thread did not end"
 
 
 @pytest.fixture
