@@ -168,6 +168,15 @@ class BlockManager:
             fill = min(size, end - index * size)
             self.pool.set_fill(request.block_table[index], fill, request, step)
 
+    def doubt(self, request: Request, cause: str) -> None:
+        """What the request computed may be wrong: nobody finds it any more.
+
+        What others use or have pinned stays: it has served them.
+        """
+        for block_id in request.block_table:
+            if self.pool.ref_count(block_id) == 1 and self.pool.hash_of(block_id) is not None:
+                self.pool.forget(block_id, cause, request)
+
     def free(self, request: Request, cause: str) -> int:
         """Gives all blocks back, the tail first, so that a chain's head stays in the cache longest.
 

@@ -92,17 +92,20 @@ class BlockPool(PoolState):
         queue.
         """
         assert self._columns.ref_count[block_id] == 0, f"block {block_id} is in use"
-        block_hash = self._hash[block_id]
-        assert block_hash is not None, f"block {block_id} is not cached"
         before = self._view(block_id)
-        del self._by_hash[block_hash]
-        self._hash[block_id] = None
-        self._content[block_id] = None
+        self._drop_hash(block_id)
         self._columns.state[block_id] = FREE
         self._columns.fill[block_id] = 0
         self._columns.owner[block_id] = -1
         self.num_cached -= 1
-        self._columns.set_hash(block_id, None)
+        self._emit(BlockEventKind.REMOVED, cause, block_id, before, request)
+
+    def forget(self, block_id: int, cause: str, request: Request) -> None:
+        """Lets nobody find a block any more that is in use; who uses it goes on."""
+        assert self._columns.ref_count[block_id] > 0, f"block {block_id} is not in use"
+        assert self._columns.pins[block_id] == 0, f"block {block_id} is pinned"
+        before = self._view(block_id)
+        self._drop_hash(block_id)
         self._emit(BlockEventKind.REMOVED, cause, block_id, before, request)
 
     def drop_cached(self, cause: str) -> int:
@@ -151,6 +154,14 @@ class BlockPool(PoolState):
         )
 
     # --- inside ---
+
+    def _drop_hash(self, block_id: int) -> None:
+        block_hash = self._hash[block_id]
+        assert block_hash is not None, f"block {block_id} is not in the cache"
+        del self._by_hash[block_hash]
+        self._hash[block_id] = None
+        self._content[block_id] = None
+        self._columns.set_hash(block_id, None)
 
     def _add_reference(self, block_id: int) -> None:
         count = self._columns.ref_count[block_id]

@@ -155,6 +155,8 @@ class StepLoop:
     def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> int:
         """Takes what a request drew; returns how many tokens of it are output."""
         if sample.error:
+            # Whoever asks again must not be given the same KV.
+            self._manager.doubt(request, "error")
             self._ledger.fail(request, InternalError(sample.error).info())
             return 0
         (token_id,) = sample.token_ids

@@ -73,6 +73,8 @@ def _released(row: TapeRow, blocks: str) -> str:
                 "Pool full: {blocks} given up for another conversation; it will be computed again.",
                 blocks=blocks,
             )
+        case "error":
+            return tr("Answer failed: {blocks} given back.", blocks=blocks)
         case "truncate":
             return tr("Taken back to an earlier place: {blocks} given back.", blocks=blocks)
     return tr("{blocks} given back ({cause}).", blocks=blocks, cause=row.cause)
@@ -89,6 +91,8 @@ def _removed(row: TapeRow, names: Names, blocks: str) -> str:
         )
     if row.cause in ("restart", "reset"):
         return tr("{blocks} dropped: the whole cache was emptied.", blocks=blocks)
+    if row.cause == "error":
+        return tr("{blocks} dropped from the cache: the answer failed on them.", blocks=blocks)
     return tr("{blocks} dropped from the cache ({cause}).", blocks=blocks, cause=row.cause)
 
 

@@ -112,6 +112,14 @@ def test_an_unknown_cause_is_shown_as_it_is(player: TracePlayer) -> None:
     assert tape_words.sentence(row, player.names) == "2 blocks given back (moved)."
 
 
+def test_a_failed_answer_has_its_sentences(player: TracePlayer) -> None:
+    row = TapeRow(1, 1, 1, "removed", "error", "r", "c1", 3, num_blocks=2)
+    said = tape_words.sentence(row, player.names)
+    assert said == "2 blocks dropped from the cache: the answer failed on them."
+    row = TapeRow(1, 1, 1, "released", "error", "r", "c1", 3, num_blocks=2)
+    assert tape_words.sentence(row, player.names) == "Answer failed: 2 blocks given back."
+
+
 def test_words_are_made_for_visible_rows_only(
     qtbot: QtBot, player: TracePlayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,3 +205,17 @@ def test_table_events_fold_to_the_table():
         (2, (), (2,), "grow"),
         (0, (0, 1, 2), (), "finish"),
     ]
+
+
+def test_what_may_be_wrong_is_not_found_again_unless_others_use_it():
+    blocks = manager()
+    first = admit(blocks, request("a", [1, 2, 3, 4, 5]))
+    compute(blocks, first)
+    second = admit(blocks, request("b", [1, 2, 7, 8, 9]))
+    compute(blocks, second)
+    blocks.doubt(first, "error")
+    blocks.free(first, "error")
+    assert blocks.known_prefix([1, 2, 3, 4]) == [0]
+    assert blocks.known_prefix([1, 2, 7, 8]) == second.block_table[:2]
+    # Never-hashed blocks are given away first, and these count among them again.
+    assert list(blocks.pool.free)[:2] == [1, 2]

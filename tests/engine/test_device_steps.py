@@ -134,6 +134,24 @@ def test_logits_that_are_no_numbers_end_their_request_alone(tiny, lag):
     assert engine.output("b") == plain.output("b")
 
 
+@pytest.mark.parametrize("lag", [0, 1])
+def test_who_asks_again_after_such_logits_is_not_given_their_keys(tiny, lag):
+    engine = torch_engine(tiny, "paged_reference", lag=lag)
+    spoiler = in_flight(engine)
+    prompt = list(range(5, 40))
+    engine.add("a", prompt, 12)
+    engine.step(8)
+    manager = engine.core._loop._manager
+    assert manager.known_prefix(prompt)
+    spoiler.spoil_next = True
+    engine.run()
+    assert engine.finished("a").reason is FinishReason.ERROR
+    assert manager.known_prefix(prompt) == []
+    engine.add("again", prompt, 12)
+    engine.run()
+    assert engine.finished("again").usage.cached_tokens == 0
+
+
 PENALISED = SamplingParams(
     temperature=0.8,
     top_k=40,

@@ -29,6 +29,7 @@ WEIGHTS = {
     "prefill": 8,
     "decode": 8,
     "end": 3,
+    "fail": 1,
     "preempt": 1,
     "truncate": 2,
     "reset": 1,
@@ -175,6 +176,18 @@ class ManagerMachine(CountingMachine):
         if seq is not None:
             self.preempt(a, b, c)
             del self.real[seq]
+
+    def fail(self, a, b, c):
+        """What a sequence alone used is not found again; what others use or have pinned is."""
+        seq = self.some(a, self.live())
+        if seq is None:
+            return
+        self.manager.doubt(self.real[seq], "test")
+        pool = self.naive.pool
+        for block_id in self.real[seq].block_table:
+            if pool.blocks[block_id].ref_count == 1:
+                pool.forget(block_id)
+        self.end(a, b, c)
 
     def preempt(self, a, b, c):
         """What was computed and not committed is lost."""

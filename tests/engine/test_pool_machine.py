@@ -33,6 +33,7 @@ WEIGHTS = {
     "pin": 2,
     "unpin": 2,
     "drop_cached": 1,
+    "forget": 1,
     "reset": 1,
     "misuse": 1,
 }
@@ -140,6 +141,13 @@ class PoolMachine(CountingMachine):
             self.pool.unpin(block_id, "a")
             self.naive.unpin(block_id)
 
+    def forget(self, a, b, c):
+        used = [i for i in self.published() if i in self.held and i not in self.pinned]
+        block_id = self.some(a, used)
+        if block_id is not None:
+            self.pool.forget(block_id, "test", request("a"))
+            self.naive.forget(block_id)
+
     def drop_cached(self, a, b, c):
         assert self.pool.drop_cached("test") == self.naive.drop_cached()
 
@@ -159,10 +167,16 @@ class PoolMachine(CountingMachine):
                 self.pool.free.push_back(unused)
             with pytest.raises(AssertionError, match="not pinned"):
                 self.pool.unpin(unused, "a")
+            with pytest.raises(AssertionError, match="not in use"):
+                self.pool.forget(unused, "test", request("a"))
         used = self.some(b, self.held)
         if used is not None:
             with pytest.raises(AssertionError, match="in use"):
                 self.pool.evict(used, "test")
+        pinned = self.some(c, self.pinned)
+        if pinned is not None:
+            with pytest.raises(AssertionError, match="is pinned"):
+                self.pool.forget(pinned, "test", request("a"))
 
     @invariant()
     def equals_the_model(self):

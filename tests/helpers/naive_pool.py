@@ -88,6 +88,9 @@ class NaivePool:
         block.block_hash, block.content = block_hash, (parent, tuple(tokens))
         return True
 
+    def forget(self, block_id: int) -> None:
+        self.blocks[block_id].block_hash = self.blocks[block_id].content = None
+
     def pin(self, block_id: int, owner: str) -> None:
         self.hit(block_id, owner)
         self.blocks[block_id].pins += 1
