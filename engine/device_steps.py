@@ -78,6 +78,7 @@ class DeviceSteps:
             self._tiling,
             self._uploads,
             self._device,
+            shares=self._sharing is not None and self._sharing.is_possible,
         )
 
     def submit(self, output: SchedulerOutput) -> StepHandle:

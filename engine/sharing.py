@@ -7,6 +7,8 @@ import numpy as np
 from engine.attention.prefix_groups import Pays, PrefixGroup, find_prefix_groups
 from engine.device_batch import DeviceBatch, HostStep
 
+_VERY_LONG = 1 << 20
+
 
 class Sharing:
     """Finds the groups, and keeps them as long as the same requests decode.
@@ -21,6 +23,11 @@ class Sharing:
         self._pays = pays
         self._known_for: tuple[bytes, int] | None = None
         self._groups: tuple[PrefixGroup, ...] = ()
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a beginning can be so long that it is worth it."""
+        return self._pays(2, _VERY_LONG, 0)
 
     def groups(self, step: HostStep, batch: DeviceBatch) -> tuple[PrefixGroup, ...]:
         """Groups of the step's decodes, by their place in it."""

@@ -40,6 +40,7 @@ _WANTED_LONG = 500
 """Steps after which shared beginnings have a graph captured, though there was no time to spare."""
 
 _EXPECTED_DECODES = 64
+_FEW_DECODES = (1, 2, 4, 8)
 
 Compute = Callable[[StepInputs, Sizes, DrawKind], Drawn]
 
@@ -63,6 +64,7 @@ class StepGraphs:
         batch: whose rows the inputs name.
         drawer: whose counts the steps read.
         tiling: how the prompts' attention is cut; None: steps with prompts are not captured.
+        shares: whether there will be steps whose decodes share a beginning.
         uploads: takes inputs to the device.
         device: where the model lies.
     """
@@ -75,18 +77,21 @@ class StepGraphs:
         tiling: Tiling | None,
         uploads: Uploads,
         device: torch.device,
+        *,
+        shares: bool = False,
     ) -> None:
         self._compute = compute
         self._batch = batch
         self._drawer = drawer
         self._tiling = tiling
+        self._expects_groups = shares
         self._uploads = uploads
         self._graphs: dict[tuple[Sizes, DrawKind], _Graph] = {}
         self._seen: set[tuple[Sizes, DrawKind]] = set()
         self._wanted: Counter[tuple[Sizes, DrawKind]] = Counter()
         self.failure = ""
         self._shares = True
-        self._expected = _expected_sizes()
+        self._expected = self._expected_sizes()
         self._record = GraphCapture(device)
         self._generation = (batch.generation, drawer.generation)
         self._inputs = torch.zeros(_INPUT_WORDS, dtype=torch.int64, device=device)
@@ -118,7 +123,7 @@ class StepGraphs:
             return
         if generation[0] != self._generation[0]:
             self._graphs.clear()
-            self._expected = _expected_sizes()
+            self._expected = self._expected_sizes()
         else:
             self._graphs = {key: it for key, it in self._graphs.items() if not key[1].counted}
         self._generation = generation
@@ -190,15 +195,33 @@ class StepGraphs:
                 self._capture(*key)
                 return not self.failure
         while self._expected:
-            decodes, prompt, kind = self._expected.pop()
-            sizes = Sizes(decodes, 0, decodes, 0)
-            if prompt:
-                if self._tiling is None:
-                    continue
-                sizes = _with_prompt(decodes, prompt, self._tiling)
-            if (sizes, kind) not in self._graphs:
-                return self._capture(sizes, kind) is not None
+            key = self._expected.pop()
+            if key not in self._graphs:
+                self._capture(*key)
+                return not self.failure
         return False
+
+    def _expected_sizes(self) -> list[tuple[Sizes, DrawKind]]:
+        """Of steps that will come up, the last of the list first.
+
+        Decodes and prompts apart: together they are run as two until there is time to capture them.
+        """
+        plain, filtered = DrawKind(), DrawKind(filtered=True)
+        few = [Sizes(count, 0, count, 0) for count in _FEW_DECODES]
+        first = []
+        if self._tiling is not None:
+            prompts = sorted({prompt_rows(count) for count in range(1, MAX_PROMPT_TOKENS + 1, 8)})
+            first = [_with_prompt(0, prompt, self._tiling) for prompt in prompts]
+        shared = []
+        if self._expects_groups:
+            # All that are decoded share one beginning: a system prompt, or what was split off.
+            shared = [Sizes(count, 0, count, 0, 1, count) for count in _FEW_DECODES[1:]]
+        counts = sorted({graph_rows(count) for count in range(9, _EXPECTED_DECODES + 1)})
+        many = [Sizes(count, 0, count, 0) for count in counts]
+        expected = [
+            (sizes, kind) for kind in (plain, filtered) for sizes in (*few, *first, *shared, *many)
+        ]
+        return expected[::-1]
 
     def _capture(self, sizes: Sizes, kind: DrawKind) -> _Graph | None:
         """A new graph; None if it could not be captured: that must not cost anybody's answer.
@@ -276,23 +299,3 @@ def _without_padding(drawn: Drawn, step: HostStep, sizes: Sizes) -> Drawn:
 
     logprobs = None if drawn.logprobs is None else close(drawn.logprobs)
     return Drawn(close(drawn.tokens), logprobs)
-
-
-def _expected_sizes() -> list[tuple[int, int, DrawKind]]:
-    """Decodes, prompt tokens and drawing of steps that will come up, the last of the list first.
-
-    Decodes and prompts apart: together they are run as two until there is time to capture them.
-    """
-    plain, filtered = DrawKind(), DrawKind(filtered=True)
-    few = [(graph_rows(count), 0) for count in (1, 2, 4, 8)]
-    prompts = sorted({prompt_rows(count) for count in range(1, MAX_PROMPT_TOKENS + 1, 8)})
-    first = [(0, prompt) for prompt in prompts]
-    counts = sorted({graph_rows(count) for count in range(9, _EXPECTED_DECODES + 1)})
-    many = [(count, 0) for count in counts]
-    expected = [
-        (decodes, prompt, kind)
-        for kind in (plain, filtered)
-        for sizes in (few, first, many)
-        for decodes, prompt in sizes
-    ]
-    return expected[::-1]

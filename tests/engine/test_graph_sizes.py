@@ -14,7 +14,7 @@ from engine.attention.prefix_groups import PrefixGroup
 from engine.device_batch import DrawKind, HostStep
 from engine.device_drawer import Drawn
 from engine.prompt_sizes import prompt_rows
-from engine.step_inputs import Extras, Sizes
+from engine.step_inputs import Extras, Sizes, StepInputs
 from tests.helpers.recorded_graphs import DECODES, Tiles, graphs_of, step_of
 
 
@@ -161,6 +161,35 @@ def test_for_a_shared_beginning_nobody_waits(cuda, num_prompt: int) -> None:
     before = recorder.num_replays
     graphs.run(*sharing_step(num_prompt))
     assert recorder.num_replays == before + 1
+
+
+def test_few_that_share_a_beginning_find_their_graphs_ready(cuda) -> None:
+    graphs, recorder = graphs_of(cuda, Tiles(), shares=True)
+    while graphs.prepare():
+        """Those of two, four and eight conversations too."""
+    shared = {sizes for sizes, _ in recorder.captured if sizes.groups}
+    assert shared == {Sizes(count, 0, count, 0, groups=1, width=count) for count in (2, 4, 8)}
+    prepared = set(recorder.captured)
+    graphs.run(*sharing_step())
+    assert recorder.num_replays == 1
+    assert set(recorder.captured) == prepared
+
+
+def test_where_shared_beginnings_fail_all_others_are_made_ready(cuda) -> None:
+    graphs, recorder = graphs_of(cuda, Tiles(), shares=True)
+    compute = recorder.compute
+
+    def too_large(inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
+        if sizes.groups:
+            raise RuntimeError("out of resource: shared memory")
+        return compute(inputs, sizes, kind)
+
+    recorder.compute = too_large
+    while graphs.prepare():
+        """All but those."""
+    assert graphs.failure == ""
+    assert {sizes.decodes for sizes, _ in recorder.captured} == {0, *DECODES}
+    assert not any(sizes.groups for sizes, _ in recorder.captured)
 
 
 def test_a_shared_beginning_gets_its_graph_though_there_is_never_time(

@@ -69,7 +69,7 @@ def greedy(max_tokens: int, **kw: object) -> SamplingParams:
 def sharing(tiny: TinyModel, cuda, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shared]:
     """Makes engines whose decodes share every beginning of a block or more, at once."""
     monkeypatch.setattr(step_graphs, "_WANTED_LONG", 0)
-    monkeypatch.setattr(step_graphs, "_expected_sizes", list)
+    monkeypatch.setattr(StepGraphs, "_expected_sizes", lambda _: [])
 
     def make(**config: object) -> Shared:
         return Shared(torch_engine(tiny, "paged_reference", **config), cuda)  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ class Tiles:
 
 
 def graphs_of(
-    cuda: Callable[[Compute], Recorder], tiling: Tiles | None
+    cuda: Callable[[Compute], Recorder], tiling: Tiles | None, *, shares: bool = False
 ) -> tuple[StepGraphs, Recorder]:
     """Graphs of steps that compute nothing."""
 
@@ -96,7 +96,8 @@ def graphs_of(
     recorder = cuda(compute)
     batch = SimpleNamespace(generation=0, padding_row=3)
     drawer = SimpleNamespace(generation=0)
-    graphs = StepGraphs(recorder, batch, drawer, tiling, Uploads(HostCopies()), torch.device("cpu"))
+    uploads, device = Uploads(HostCopies()), torch.device("cpu")
+    graphs = StepGraphs(recorder, batch, drawer, tiling, uploads, device, shares=shares)
     return graphs, recorder
 
 
