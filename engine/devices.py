@@ -10,6 +10,7 @@ from engine.api.errors import DeviceError, NotSupportedYetError
 from engine.api.params import EngineConfig
 from engine.cuda_probe import card_obstacle, cuda_obstacle
 from engine.linear import has_fast_bfloat16
+from engine.models.config import ModelConfig
 from engine.triton_probe import triton_obstacle
 
 PAGED_REFERENCE = "paged_reference"
@@ -60,16 +61,26 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
-def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype of a setting; ``auto`` is bfloat16 where the device multiplies it in hardware."""
+def resolve_dtype(name: str, device: torch.device, model: ModelConfig | None = None) -> torch.dtype:
+    """The dtype of a setting for a model, or for most models.
+
+    ``auto`` is bfloat16 where the device multiplies it in hardware. GPUs that do not get float16,
+    but float32 for a model whose numbers are too large for that.
+    """
     if name != "auto":
         dtype = getattr(torch, name)
         assert isinstance(dtype, torch.dtype)
         return dtype
     if device.type == "cpu":
         return torch.bfloat16 if has_fast_bfloat16() else torch.float32
+    if _gpu_has_bfloat16(device):
+        return torch.bfloat16
+    return torch.float32 if model is not None and model.exceeds_float16 else torch.float16
+
+
+def _gpu_has_bfloat16(device: torch.device) -> bool:
     major, _ = torch.cuda.get_device_capability(device)
-    return torch.bfloat16 if major >= 8 else torch.float16
+    return major >= 8
 
 
 def with_device_defaults(config: EngineConfig, device: torch.device, backend: str) -> EngineConfig:

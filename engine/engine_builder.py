@@ -21,11 +21,13 @@ from engine.devices import (
     with_device_defaults,
 )
 from engine.limits import ModelLimits
-from engine.loading.model_folder import LoadedFiles, count_gguf_weights, open_model
+from engine.loading.describe import describe
+from engine.loading.model_folder import LoadedFiles, open_model
 from engine.loading.progress import Cancelled, Progress, breathing, check_cancelled
 from engine.memory import check_weights_fit, free_bytes, host_num_blocks
 from engine.model_loader import LoadedEngine
 from engine.model_runner import build_runner
+from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.parity import ParityInspector
 from engine.pool_sizing import measured_num_blocks
@@ -53,8 +55,7 @@ def build_engine(
     breathe = breathing(cancelled)
     look_again()
     device = resolve_device(config.device)
-    dtype = resolve_dtype(config.dtype, device)
-    files, kept = _open(path, models_dir, config, progress, cancelled)
+    files, kept, dtype = _open(path, models_dir, config, device, progress, cancelled)
     weights_bytes = _weights_bytes(files, kept, device, dtype)
     block_bytes = files.config.kv_bytes_per_token(dtype.itemsize) * config.block_size
     size_pool: int | Callable[[Decoder, str], int]
@@ -181,21 +182,28 @@ def _open(
     path: Path,
     models_dir: Path,
     config: EngineConfig,
+    device: torch.device,
     progress: Progress,
     cancelled: Cancelled,
-) -> tuple[LoadedFiles, WeightsKept]:
-    """The model's files, and how its weights will be kept."""
-    device = resolve_device(config.device)
-    dtype = resolve_dtype(config.dtype, device)
+) -> tuple[LoadedFiles, WeightsKept, torch.dtype]:
+    """The model's files, how its weights will be kept, and in which dtype it computes."""
     free = free_bytes(device)
 
-    def choose(num_parameters: int) -> WeightsKept:
-        return choose_kept(config, path.is_file(), num_parameters, device, dtype, free)
+    def choose(num_parameters: int, model: ModelConfig | None) -> tuple[WeightsKept, torch.dtype]:
+        dtype = resolve_dtype(config.dtype, device, model)
+        kept = choose_kept(config, path.is_file(), num_parameters, device, dtype, free)
+        return kept, dtype
 
-    kept = choose(count_gguf_weights(path) if device.type == "cuda" else 0)
+    num_parameters, model = 0, None
+    if device.type == "cuda" and path.is_file():
+        # Whether it fits expanded must be known before it is expanded.
+        facts = describe(path, breathing(cancelled))
+        num_parameters, model = facts.num_parameters, facts.config
+    kept, _ = choose(num_parameters, model)
     quantized = kept is not WeightsKept.EXPANDED
     files = open_model(path, models_dir, progress, cancelled, keep_quantized=quantized)
-    return files, choose(files.num_parameters) if kept is WeightsKept.BOTH else kept
+    settled, dtype = choose(files.num_parameters, files.config)
+    return files, settled if kept is WeightsKept.BOTH else kept, dtype
 
 
 def _weights_bytes(

@@ -236,7 +236,7 @@ def build_runner(
         EngineError: the model, device or backend cannot be used.
     """
     chosen = resolve_device(device)
-    kind = resolve_dtype(dtype, chosen)
+    kind = resolve_dtype(dtype, chosen, config)
     backend_name, _ = choose_backend(backend, chosen, kind)
     length = max_model_len or config.context_length
     operations = operations_for(chosen, kind, deterministic, keep_expanded)

@@ -62,7 +62,7 @@ def estimate(facts: ModelFacts, settings: EngineConfig, held: Held = NOTHING_HEL
     """
     config = facts.config
     device = resolve_device(settings.device)
-    dtype = resolve_dtype(settings.dtype, device)
+    dtype = resolve_dtype(settings.dtype, device, config)
     context = min(settings.max_model_len or config.context_length, config.context_length)
     memory = _memory(device, held)
     is_gguf = facts.format == "gguf"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.api.errors import ModelFileError, ModelNotFoundError
 from engine.chat_template import ChatTemplate
-from engine.loading.gguf_parts import gguf_files, read_gguf
+from engine.loading.gguf_parts import gguf_files
 from engine.loading.plain_errors import plain_errors
 from engine.loading.plain_text import plain_text
 from engine.loading.progress import (
@@ -155,17 +155,6 @@ def _open_file(
 
         folder = expand(path, models_dir, progress, cancelled, not keep_quantized)
     return _open_kept(path, folder) if keep_quantized else _open_folder(folder)
-
-
-def count_gguf_weights(path: Path) -> int:
-    """Number of weights in a GGUF, of which ``path`` may be a part; 0 of anything else.
-
-    Raises:
-        ModelFileError: truncated or damaged, or a part is missing.
-    """
-    if path.suffix.lower() != ".gguf" or not path.is_file():
-        return 0
-    return sum(tensor.num_elements for tensor in read_gguf(path).tensors)
 
 
 def _open_kept(path: Path, folder: Path) -> LoadedFiles:

@@ -39,6 +39,7 @@ class ModelConfig:
     - ``norm_offset``: added to the stored weights of all norms.
     - ``post_norms``: what attention and feed-forward add to the residual is normalised first.
     - ``embedding_scale``: factor on the embeddings, not on the output layer tied to them.
+    - ``exceeds_float16``: what the layers add up can become larger than 65,504.
     - ``query_scale``: the scores are divided by its root; None: by that of ``head_dim``.
     """
 
@@ -68,6 +69,7 @@ class ModelConfig:
     norm_offset: float = 0.0
     post_norms: bool = False
     embedding_scale: float = 1.0
+    exceeds_float16: bool = False
     query_scale: float | None = None
     eos_token_ids: tuple[int, ...] = ()
     bos_token_id: int | None = None

@@ -47,6 +47,7 @@ class Family:
     norm_offset: float = 0.0
     post_norms: bool = False
     scaled_embeddings: bool = False
+    exceeds_float16: bool = False
     defaults: tuple[tuple[str, Any], ...] = ()
     ignored_entries: tuple[str, ...] = ()
     own_entries: tuple[str, ...] = ()
@@ -126,6 +127,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             norm_offset=1.0,
             post_norms=True,
             scaled_embeddings=True,
+            exceeds_float16=True,
             defaults=(
                 ("num_key_value_heads", 4),
                 ("head_dim", 256),

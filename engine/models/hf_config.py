@@ -127,6 +127,7 @@ def config_from_hf(
         norm_offset=family.norm_offset,
         post_norms=family.post_norms,
         embedding_scale=hidden**0.5 if family.scaled_embeddings else 1.0,
+        exceeds_float16=family.exceeds_float16,
         query_scale=_query_scale(values, family),
         eos_token_ids=token_ids(values, generation or {}),
         bos_token_id=min(token_ids(values, key="bos_token_id"), default=None),

@@ -21,6 +21,7 @@ from engine.devices import (
 from engine.model_runner import operations_for
 from engine.models.ops import ReferenceOps
 from engine.triton_probe import triton_obstacle
+from tests.helpers.tiny_model import tiny_llama, tiny_model
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -70,6 +71,18 @@ def test_dtype_of_a_gpu_is_what_it_multiplies(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: capability)
     assert resolve_dtype("auto", CUDA) is dtype
     assert resolve_dtype("float32", CUDA) is torch.float32
+
+
+def test_numbers_too_large_for_float16_are_kept_in_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (7, 5))
+    gemma = tiny_model("Gemma3ForCausalLM").config
+    assert resolve_dtype("auto", CUDA, gemma) is torch.float32
+    assert resolve_dtype("float16", CUDA, gemma) is torch.float16
+    assert resolve_dtype("auto", CUDA, tiny_llama().config) is torch.float16
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (8, 0))
+    assert resolve_dtype("auto", CUDA, gemma) is torch.bfloat16
 
 
 @pytest.mark.parametrize(("fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])

@@ -265,6 +265,21 @@ def test_on_a_gpu_packed_weights_need_room_to_be_expanded_in(
     assert packed.weights_bytes < expanded.weights_bytes
 
 
+@pytest.mark.parametrize(("architecture", "size"), [("Gemma3ForCausalLM", 4), (None, 2)])
+def test_a_gpu_without_bfloat16_holds_what_exceeds_float16_in_twice_the_bytes(
+    facts: ModelFacts, monkeypatch: pytest.MonkeyPatch, architecture: str | None, size: int
+) -> None:
+    card = torch.device("cuda", 0)
+    monkeypatch.setattr(estimate_module, "resolve_device", lambda _name: card)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (7, 5))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (5 * GIB, 8 * GIB))
+    if architecture:
+        facts = replace(facts, config=tiny_model(architecture).config)
+    found = estimate(facts, EngineConfig())
+    assert found.dtype.itemsize == size
+    assert found.block_bytes == facts.config.kv_bytes_per_token(size) * EngineConfig().block_size
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["paged_triton", "paged_reference"])
 def test_on_a_real_gpu_the_starter_model_takes_what_was_foreseen(backend: str) -> None:

@@ -21,6 +21,7 @@ from engine.loading.progress import never_cancelled, no_progress
 from engine.model_loader import LoadedEngine
 from tests.engine.test_on_gpu import Twice, answers, on_gpu, prompts_of
 from tests.engine.test_on_gpu_paths import graphs_of
+from tests.helpers.family_gguf import VOCAB_SIZE, write_gguf
 from tests.helpers.grouped_model import GroupedModel
 from tests.helpers.tiny_gguf import TinyGguf
 from tests.helpers.tiny_model import tiny_model
@@ -88,6 +89,20 @@ def test_a_packed_file_says_on_the_gpu_what_it_says_expanded_on_the_cpu(
     packed = load(path, tmp_path, device="cuda", weights="packed")
     assert packed.info.weights_kept is WeightsKept.PACKED
     assert said(packed) == said(load(path, tmp_path, device="cpu", weights="expanded"))
+
+
+def test_a_card_without_bfloat16_computes_gemma_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers are too large for float16; the others' are not."""
+    monkeypatch.setattr("engine.devices._gpu_has_bfloat16", lambda _device: False)
+    model = tiny_model("Gemma3ForCausalLM", vocab_size=VOCAB_SIZE, sliding_window=9)
+    gemma = write_gguf(model, "gemma3", tmp_path / "gemma.gguf", attention__sliding_window=9)
+    found = load(gemma, tmp_path, device="cuda", dtype="auto")
+    assert (found.info.backend, found.info.dtype) == ("paged_triton", "float32")
+    assert said(found) == said(load(gemma, tmp_path, device="cpu"))
+    other = TinyGguf().write(tmp_path / "tiny.gguf")
+    assert load(other, tmp_path, device="cuda", dtype="auto").info.dtype == "float16"
 
 
 def test_another_backend_and_back_while_answers_run(tmp_path: Path) -> None:
