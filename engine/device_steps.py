@@ -16,12 +16,14 @@ from engine.attention.prefix_groups import Pays
 from engine.batch import PrefillSpan, StepBatch
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
+from engine.graph_sizes import MAX_DECODES
+from engine.leisure import Interrupted, never
 from engine.prompt_sizes import MAX_PROMPT_TOKENS, prompt_rows
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
 from engine.sharing import Sharing
 from engine.staging import Download, Uploads, copies_to
-from engine.step_graphs import MAX_DECODES, StepGraphs
+from engine.step_graphs import StepGraphs
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs, sizes_of
 
 NOT_FINITE = -1
@@ -113,10 +115,10 @@ class DeviceSteps:
             return num_tokens
         return prompt_rows(num_tokens) if 0 < num_tokens <= MAX_PROMPT_TOKENS else num_tokens
 
-    def prepare(self) -> bool:
-        """Makes ready for one more size of step that will come up; False if there is none left."""
+    def prepare(self, interrupted: Interrupted = never) -> bool:
+        """As ``StepGraphs.prepare``."""
         with torch.inference_mode():
-            return self.graphs is not None and self.graphs.prepare()
+            return self.graphs is not None and self.graphs.prepare(interrupted)
 
     def forget(self, request_id: str) -> None:
         """Drops what is kept for a request that left the batch."""

@@ -26,6 +26,7 @@ from engine.api.errors import (
 from engine.api.events import ModelInfo, ModelLoading
 from engine.held_memory import give_back
 from engine.host_heap import trim_heap
+from engine.leisure import Interrupted
 from engine.limits import device_lost
 from engine.torch_preload import import_torch
 
@@ -66,7 +67,8 @@ class LoadedEngine:
     ``inspector``: None where the core has no real model behind it. ``background_encoder``: another
     ``encoder`` of the same model, for another thread; None where one will do for both.
     ``reconfigurer``: None where nothing can be changed. ``prepare``: makes ready for something that
-    will come up, while there is nothing to do; False when nothing is left.
+    will come up, while there is nothing to do; False when nothing is left. It leaves what it has
+    begun when what it is given says that there is something to do.
     """
 
     core: EngineCore
@@ -78,7 +80,7 @@ class LoadedEngine:
     inspector: ParityInspector | None = None
     background_encoder: ChatEncoder | None = None
     reconfigurer: Reconfigurer | None = None
-    prepare: Callable[[], bool] | None = None
+    prepare: Callable[[Interrupted], bool] | None = None
 
     def text_beside(self) -> TextSide:
         """The text side for a thread beside the engine's. A tokenizer serves both threads."""

@@ -22,6 +22,7 @@ from engine.devices import (
     resolve_device,
     resolve_dtype,
 )
+from engine.leisure import Interrupted, never
 from engine.loading.progress import Breathe, Told, no_breath, tell_nobody
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
@@ -161,11 +162,14 @@ class ModelRunner:
         steps = self._device_steps
         return num_tokens if steps is None else steps.prompt_size(num_tokens)
 
-    def prepare(self) -> bool:
+    def prepare(self, interrupted: Interrupted = never) -> bool:
         """Makes ready for a kind of step that will come up, in some tens of milliseconds, while
         nothing else is to do. False if nothing is left to prepare.
+
+        Kernels that no step has needed on this machine are compiled, up to seconds each; before
+        each ``interrupted`` is asked, and what has been begun is left if it says so.
         """
-        return self._device_steps is not None and self._device_steps.prepare()
+        return self._device_steps is not None and self._device_steps.prepare(interrupted)
 
     def forget(self, request_id: str) -> None:
         """Drops what is kept for a request that left the batch."""

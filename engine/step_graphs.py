@@ -20,15 +20,14 @@ from engine.attention.prefill_tiles import Tiling
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
 from engine.graph_capture import GraphCapture
+from engine.graph_sizes import expected_sizes, graph_sizes
+from engine.leisure import Interrupted, never
 from engine.limits import raise_if_lost
-from engine.prompt_sizes import MAX_PROMPT_TOKENS, prompt_rows
 from engine.staging import Uploads
 from engine.step_halves import halves, joined, kept
-from engine.step_inputs import Extras, Layout, Sizes, StepInputs, group_sizes
-from kernels.launch import next_power_of_2
+from engine.step_inputs import Extras, Layout, Sizes, StepInputs
+from kernels.device_guard import breathing_before_launches
 
-MAX_DECODES = 256
-MAX_CHUNKS = 8
 MOST_GRAPHS = 160
 """Each takes some megabytes of the device, which is nobody's account but CUDA's. More than twice as
 many as are captured ahead of time.
@@ -39,10 +38,16 @@ _WANTED_OFTEN = 2
 _WANTED_LONG = 500
 """Steps after which shared beginnings have a graph captured, though there was no time to spare."""
 
-_EXPECTED_DECODES = 64
-_FEW_DECODES = (1, 2, 4, 8)
 
 Compute = Callable[[StepInputs, Sizes, DrawKind], Drawn]
+
+
+def _no_breath() -> None:
+    pass
+
+
+class _InterruptedError(Exception):
+    """Somebody asks for something while nothing but time to come is saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class StepGraphs:
         self._wanted: Counter[tuple[Sizes, DrawKind]] = Counter()
         self.failure = ""
         self._shares = True
-        self._expected = self._expected_sizes()
+        self._expected = expected_sizes(tiling, shares)
         self._record = GraphCapture(device)
         self._generation = (batch.generation, drawer.generation)
         self._inputs = torch.zeros(_INPUT_WORDS, dtype=torch.int64, device=device)
@@ -123,7 +128,7 @@ class StepGraphs:
             return
         if generation[0] != self._generation[0]:
             self._graphs.clear()
-            self._expected = self._expected_sizes()
+            self._expected = expected_sizes(self._tiling, self._expects_groups)
         else:
             self._graphs = {key: it for key, it in self._graphs.items() if not key[1].counted}
         self._generation = generation
@@ -182,52 +187,49 @@ class StepGraphs:
     def _inputs_of(self, sizes: Sizes) -> StepInputs:
         return StepInputs.of(torch.split(self._inputs[: sizes.words], sizes.parts), sizes.groups)
 
-    def prepare(self) -> bool:
+    def prepare(self, interrupted: Interrupted = never) -> bool:
         """Captures one of the sizes that will come up, ahead of time. False if there is none left.
 
         Done while nothing else is to do, a conversation's first answers need not launch kernel by
-        kernel.
+        kernel. ``interrupted`` is asked before each kernel, which may have to be compiled: where it
+        says so, this size is left for the next call.
         """
         self._drop_void()
         for key, count in self._wanted.most_common():
-            del self._wanted[key]
             if count >= _WANTED_OFTEN and key not in self._graphs:
-                self._capture(*key)
-                return not self.failure
+                return self._prepare(*key, interrupted)
+            del self._wanted[key]
         while self._expected:
-            key = self._expected.pop()
+            key = self._expected[-1]
             if key not in self._graphs:
-                self._capture(*key)
-                return not self.failure
+                return self._prepare(*key, interrupted)
+            self._expected.pop()
         return False
 
-    def _expected_sizes(self) -> list[tuple[Sizes, DrawKind]]:
-        """Of steps that will come up, the last of the list first.
+    def _prepare(self, sizes: Sizes, kind: DrawKind, interrupted: Interrupted) -> bool:
+        def breathe() -> None:
+            if interrupted():
+                raise _InterruptedError
 
-        Decodes and prompts apart: together they are run as two until there is time to capture them.
-        """
-        plain, filtered = DrawKind(), DrawKind(filtered=True)
-        few = [Sizes(count, 0, count, 0) for count in _FEW_DECODES]
-        first = []
-        if self._tiling is not None:
-            prompts = sorted({prompt_rows(count) for count in range(1, MAX_PROMPT_TOKENS + 1, 8)})
-            first = [_with_prompt(0, prompt, self._tiling) for prompt in prompts]
-        shared = []
-        if self._expects_groups:
-            # All that are decoded share one beginning: a system prompt, or what was split off.
-            shared = [Sizes(count, 0, count, 0, 1, count) for count in _FEW_DECODES[1:]]
-        counts = sorted({graph_rows(count) for count in range(9, _EXPECTED_DECODES + 1)})
-        many = [Sizes(count, 0, count, 0) for count in counts]
-        expected = [
-            (sizes, kind) for kind in (plain, filtered) for sizes in (*few, *first, *shared, *many)
-        ]
-        return expected[::-1]
+        try:
+            self._capture(sizes, kind, breathe)
+        except _InterruptedError:
+            return True
+        # Also if it cannot be captured: that is not tried again.
+        if self._wanted.pop((sizes, kind), None) is None:
+            self._expected.pop()
+        return not self.failure
 
-    def _capture(self, sizes: Sizes, kind: DrawKind) -> _Graph | None:
+    def _capture(
+        self, sizes: Sizes, kind: DrawKind, breathe: Callable[[], None] = _no_breath
+    ) -> _Graph | None:
         """A new graph; None if it could not be captured: that must not cost anybody's answer.
+
+        ``breathe`` is called before each kernel until all are compiled.
 
         Raises:
             DeviceLostError: the device died.
+            _InterruptedError: ``breathe`` says so.
         """
         if self.failure or (sizes.groups and not self._shares):
             return None
@@ -237,8 +239,11 @@ class StepGraphs:
         try:
             # Kernels are compiled and libraries set up here, which cannot be done while capturing.
             # It is all padding: what a step draws is counted, so it must not be computed twice.
-            self._compute(inputs, sizes, kind)
+            with breathing_before_launches(breathe):
+                self._compute(inputs, sizes, kind)
             graph, drawn = self._record(lambda: self._compute(inputs, sizes, kind))
+        except _InterruptedError:
+            raise
         except Exception as error:
             # Not torch's alone: Triton has its own, as where a card has too little shared memory.
             raise_if_lost(error)
@@ -254,37 +259,6 @@ class StepGraphs:
             self._seen.discard(unused)
         found = self._graphs[sizes, kind] = _Graph(graph, drawn, layout)
         return found
-
-
-def graph_sizes(step: HostStep, extras: Extras, tiling: Tiling | None) -> Sizes | None:
-    """Sizes of the graph for a step; None if it is too large for one."""
-    num_prompt = len(step.ids) - step.num_decodes
-    too_large = step.num_decodes > MAX_DECODES or num_prompt > MAX_PROMPT_TOKENS
-    if too_large or len(step.spans) > MAX_CHUNKS or (num_prompt and tiling is None):
-        return None
-    decodes = graph_rows(step.num_decodes)
-    groups, width = group_sizes(extras.groups)
-    if not num_prompt or tiling is None:
-        return Sizes(decodes, 0, decodes, 0, groups, width)
-    return _with_prompt(decodes, prompt_rows(num_prompt), tiling, groups, width)
-
-
-def _with_prompt(
-    decodes: int, prompt: int, tiling: Tiling, groups: int = 0, width: int = 0
-) -> Sizes:
-    tiles = tiling.most_tiles(prompt, MAX_CHUNKS, tiling.launch(prompt))
-    return Sizes(decodes, prompt, decodes + MAX_CHUNKS, tiles, groups, width)
-
-
-def graph_rows(count: int) -> int:
-    """Rows of the graph for ``count`` decodes.
-
-    Powers of two to 8, then steps of at most a third.
-    """
-    if count <= 8:
-        return next_power_of_2(count) if count else 0
-    step = max(4, next_power_of_2(count) // 8)
-    return -(-count // step) * step
 
 
 def _without_padding(drawn: Drawn, step: HostStep, sizes: Sizes) -> Drawn:

@@ -52,8 +52,12 @@ def warm_up(runner: ModelRunner, block_size: int, breathe: Breathe) -> None:
             runner.submit(SchedulerOutput(0, (decode,), ())).result()
     runner.forget(request.request_id)
     deadline = time.perf_counter() + _PREPARE_S
-    while time.perf_counter() < deadline and runner.prepare():
-        # Some steps of a first conversation; the rest in idle moments: someone waits for this load.
+
+    def is_late() -> bool:
+        return time.perf_counter() >= deadline
+
+    # Some steps of a first conversation; the rest in idle moments: someone waits for this load.
+    while not is_late() and runner.prepare(is_late):
         breathe()
 
 

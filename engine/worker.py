@@ -225,7 +225,7 @@ class Worker:
         if slot.ready or engine.prepare is None:
             return None
         try:
-            slot.ready = not engine.prepare()
+            slot.ready = not engine.prepare(self._posted.is_set)
         except Exception as error:
             if device_lost(error) is not None:
                 raise

@@ -17,10 +17,10 @@ from engine.api.params import SamplingParams
 from engine.device_batch import DeviceBatch
 from engine.device_drawer import DeviceDrawer
 from engine.device_steps import NOT_FINITE, DeviceSteps
+from engine.graph_sizes import graph_rows
 from engine.model_runner import ModelRunner
 from engine.request import Request
 from engine.scheduler_output import ScheduledChunk, SchedulerOutput
-from engine.step_graphs import graph_rows
 from engine.step_inputs import Extras, Layout, Sizes
 from kernels.reference.sample import Sampled, sample, unpack
 from tests.helpers.tiny_model import TinyModel, tiny_llama

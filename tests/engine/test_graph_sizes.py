@@ -15,6 +15,7 @@ from engine.device_batch import DrawKind, HostStep
 from engine.device_drawer import Drawn
 from engine.prompt_sizes import prompt_rows
 from engine.step_inputs import Extras, Sizes, StepInputs
+from kernels.device_guard import on_device_of
 from tests.helpers.recorded_graphs import DECODES, Tiles, graphs_of, step_of
 
 
@@ -161,6 +162,41 @@ def test_for_a_shared_beginning_nobody_waits(cuda, num_prompt: int) -> None:
     before = recorder.num_replays
     graphs.run(*sharing_step(num_prompt))
     assert recorder.num_replays == before + 1
+
+
+def test_who_asks_for_something_waits_for_one_kernel_at_most(cuda) -> None:
+    """The rest is launched, and compiled if need be, when there is time again."""
+    graphs, recorder = graphs_of(cuda, Tiles())
+    compute, launched, left = recorder.compute, 0, 2
+
+    def launching(inputs: StepInputs, sizes: Sizes, kind: DrawKind) -> Drawn:
+        nonlocal launched
+        for _ in range(5):
+            with on_device_of(inputs.ids):
+                launched += 1
+        return compute(inputs, sizes, kind)
+
+    def interrupted() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    recorder.compute = launching
+    assert graphs.prepare(interrupted)
+    assert (launched, recorder.captured.total()) == (2, 0)
+    for _ in range(2):
+        graphs.run(*step_of(1, 40))
+    launched, left = 0, 3
+    # What has come up is wanted first, and still is.
+    assert graphs.prepare(interrupted)
+    assert (launched, left) == (3, -1)
+    assert graphs.failure == ""
+    assert graphs.prepare()
+    assert [(sizes.decodes, sizes.prompt) for sizes, _ in recorder.captured][-1] == (1, 48)
+    while graphs.prepare():
+        """The first of those that are expected too."""
+    assert {sizes.decodes for sizes, _ in recorder.captured} >= DECODES
+    assert set(recorder.captured.values()) == {1}
 
 
 def test_few_that_share_a_beginning_find_their_graphs_ready(cuda) -> None:

@@ -12,6 +12,7 @@ from engine.api.commands import LoadModel, Pin, Shutdown
 from engine.api.events import EngineStats, ModelLoaded, RequestFinished
 from engine.api.params import ChatMessage, SamplingParams
 from engine.encoding import INLINE_CHARS
+from engine.leisure import Interrupted
 from engine.model_loader import ModelLoader
 from engine.snapshotter import Snapshotter
 from engine.worker import Worker
@@ -66,12 +67,24 @@ class Preparing:
         self.calls: list[float] = []
         self.fails = fails
 
-    def __call__(self) -> bool:
+    def __call__(self, interrupted: Interrupted) -> bool:
         self.calls.append(time.perf_counter())
         if self.fails:
             raise MemoryError("no room for a graph")
         time.sleep(0.02)
         return len(self.calls) < 10
+
+
+class Compiling(Preparing):
+    """Takes half a minute, and may be broken off every ten milliseconds."""
+
+    def __call__(self, interrupted: Interrupted) -> bool:
+        self.calls.append(time.perf_counter())
+        for _ in range(3_000):
+            if interrupted():
+                break
+            time.sleep(0.01)
+        return True
 
 
 @pytest.fixture
@@ -114,6 +127,24 @@ def test_an_answer_does_not_wait_until_all_is_prepared(preparing: Preparing, tal
     talk.until(ModelLoaded)
     assert ask(talk, "a").error is None
     assert len(preparing.calls) < 10
+
+
+def test_an_answer_does_not_wait_for_what_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, talk: Talk
+) -> None:
+    compiling = _install(monkeypatch, Compiling())
+    talk.send(LoadModel(models_dir=""))
+    talk.until(ModelLoaded)
+    deadline = time.monotonic() + 5.0
+    while not compiling.calls and time.monotonic() < deadline:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    assert ask(talk, "a").error is None
+    assert time.monotonic() - begun < 5.0
+    while len(compiling.calls) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # And then it goes on with it.
+    assert len(compiling.calls) > 1
 
 
 def test_what_cannot_be_prepared_is_no_harm(monkeypatch: pytest.MonkeyPatch, talk: Talk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -161,6 +162,34 @@ def test_keys_of_long_contexts_in_parts(
     assert {name: engine.output(name) for name in wanted} == wanted
     assert max(parts) > 1
     assert graphs_of(engine).failure == ""
+
+
+def test_what_is_broken_off_between_two_kernels_changes_no_answer() -> None:
+    model = tiny_model("Qwen3ForCausalLM", seed=3, head_dim=32)
+    expected = [reference_greedy(model.reference, prompt, NEW_TOKENS) for prompt in prompts_of(4)]
+    engine, draw = on_gpu(model, num_blocks=96), random.Random(2)
+    asked = num_interrupted = turns = 0
+
+    def interrupted() -> bool:
+        nonlocal asked, num_interrupted
+        asked += 1
+        found = draw.random() < 0.04
+        num_interrupted += found
+        return found
+
+    while engine.runner.prepare(interrupted):
+        if num_interrupted % 25 == 1 and turns < 6:
+            turns += 1
+            for index, prompt in enumerate(prompts_of(4)):
+                engine.add(f"{turns} {index}", prompt, NEW_TOKENS)
+            engine.run()
+            assert [engine.output(f"{turns} {index}") for index in range(4)] == expected
+    assert num_interrupted > 20
+    assert asked > 10 * num_interrupted
+    assert turns > 1
+    assert graphs_of(engine).failure == ""
+    assert graphs_of(engine).count > 40
+    assert answers(engine, prompts_of(4)) == expected
 
 
 def test_a_shared_beginning_is_read_once_as_soon_as_there_was_time(

@@ -12,7 +12,8 @@ from engine.attention.make import make_backend
 from engine.device_batch import HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
 from engine.device_steps import DeviceSteps
-from engine.step_graphs import _without_padding, graph_sizes
+from engine.graph_sizes import graph_sizes
+from engine.step_graphs import _without_padding
 from engine.step_halves import halves, joined, kept
 from engine.step_inputs import Extras, Layout, StepInputs
 from kernels.reference.sample import sample

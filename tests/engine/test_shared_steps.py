@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine import step_graphs
+from engine import graph_sizes, step_graphs
 from engine.api.params import SamplingParams
 from engine.attention.prefix_groups import PrefixGroup
 from engine.batch import StepBatch
@@ -69,7 +69,7 @@ def greedy(max_tokens: int, **kw: object) -> SamplingParams:
 def sharing(tiny: TinyModel, cuda, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shared]:
     """Makes engines whose decodes share every beginning of a block or more, at once."""
     monkeypatch.setattr(step_graphs, "_WANTED_LONG", 0)
-    monkeypatch.setattr(StepGraphs, "_expected_sizes", lambda _: [])
+    monkeypatch.setattr(step_graphs, "expected_sizes", lambda *_: [])
 
     def make(**config: object) -> Shared:
         return Shared(torch_engine(tiny, "paged_reference", **config), cuda)  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def test_a_step_too_large_for_a_graph_needs_no_kernels_for_its_groups(
     compute, too_large = shared.steps._compute_logits, []
 
     def watch(batch: StepBatch) -> torch.Tensor:
-        if len(batch.prefills) > step_graphs.MAX_CHUNKS:
+        if len(batch.prefills) > graph_sizes.MAX_CHUNKS:
             too_large.append(batch.prefix_groups)
         return compute(batch)
 
