@@ -48,8 +48,8 @@ def whole_prompt_is_cached() -> None:
 @case(
     2,
     Fault(BlockPool, "allocate", "if self._hash[block_id] is not None:", "if False:"),
-    Fault(BlockPool, "evict", "del self._by_hash[block_hash]", "pass"),
-    Fault(BlockPool, "evict", "self._hash[block_id] = None", "pass"),
+    Fault(BlockPool, "_drop_hash", "del self._by_hash[block_hash]", "pass"),
+    Fault(BlockPool, "_drop_hash", "self._hash[block_id] = None", "pass"),
 )
 def reused_block_serves_no_old_prompt() -> None:
     engine = CheckedEngine(4)
