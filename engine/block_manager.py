@@ -171,11 +171,11 @@ class BlockManager:
     def doubt(self, request: Request, cause: str) -> None:
         """What the request computed may be wrong: nobody finds it any more.
 
-        What others use or have pinned stays: it has served them.
+        What others use or have pinned stays, as it has served them, unless they are doubted too:
+        the last of them takes it along.
         """
-        for block_id in request.block_table:
-            if self.pool.ref_count(block_id) == 1 and self.pool.hash_of(block_id) is not None:
-                self.pool.forget(block_id, cause, request)
+        request.doubt_cause = cause
+        self._forget_own(request, cause)
 
     def free(self, request: Request, cause: str) -> int:
         """Gives all blocks back, the tail first, so that a chain's head stays in the cache longest.
@@ -183,6 +183,8 @@ class BlockManager:
         Returns how many blocks nobody uses any more.
         """
         self.withdraw(request)
+        if request.doubt_cause:
+            self._forget_own(request, request.doubt_cause)
         table = request.block_table
         before = self.pool.num_available
         removed = tuple(table)
@@ -249,6 +251,11 @@ class BlockManager:
         self._prefixes.promise(request)
 
     # --- inside ---
+
+    def _forget_own(self, request: Request, cause: str) -> None:
+        for block_id in request.block_table:
+            if self.pool.ref_count(block_id) == 1 and self.pool.hash_of(block_id) is not None:
+                self.pool.forget(block_id, cause, request)
 
     def _must_copy(self, request: Request) -> bool:
         """Whether the block of the next token is shared, or published: neither may be written."""

@@ -38,6 +38,7 @@ class Request:
     -1 before the first. ``release_cause``: its blocks go back, for this cause, at the commit of the
     last step in flight. ``paused``: computes nothing until it is resumed. ``sibling``: the first of
     several answers to one prompt, whose blocks this one shares once the prompt is computed.
+    ``doubt_cause``: what it computed may be wrong, for this cause.
     """
 
     request_id: str
@@ -68,6 +69,7 @@ class Request:
     release_cause: str = ""
     paused: bool = False
     sibling: Request | None = None
+    doubt_cause: str = ""
 
     @property
     def num_tokens(self) -> int:

@@ -125,6 +125,7 @@ class StepLoop:
         guard, queues = self._scheduler.guard, self._scheduler.queues
         answers, commit = self._ledger.answers, self._manager.commit
         guard.step_succeeded()
+        bad = {sample.request_id for sample in result.samples if sample.error}
         for chunk in output.chunks:
             request = chunk.request
             if request.phase is not Phase.FINISHED:
@@ -136,6 +137,10 @@ class StepLoop:
                 if guard.has_suspects:
                     guard.clear(request)
                 sampling.append(request)
+                if request.request_id in bad:
+                    # Whoever asks again must not be given the same KV, whether or not this one is
+                    # still there to be told: its blocks may go back now.
+                    self._manager.doubt(request, "error")
             queues.step_committed(request)
         num_prefill = output.num_tokens - len(output.decodes)
         # A step submitted while another was computing began when that one was done.
@@ -155,8 +160,6 @@ class StepLoop:
     def _accept(self, request: Request, index: int, sample: SampledTokens, now: float) -> int:
         """Takes what a request drew; returns how many tokens of it are output."""
         if sample.error:
-            # Whoever asks again must not be given the same KV.
-            self._manager.doubt(request, "error")
             self._ledger.fail(request, InternalError(sample.error).info())
             return 0
         (token_id,) = sample.token_ids
