@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engine.api.client import QueueClient
 from engine.api.errors import InvalidValueError
 from engine.api.events import BlockEvents, EngineStats, PoolEvent
+from engine.api.snapshot import Snapshot
 from engine.event_log import PoolEventLog
 from engine.snapshotter import Snapshotter
 
@@ -22,6 +23,7 @@ class _Subscription:
     interval_s: float
     due_s: float
     pending: list[PoolEvent]
+    seen: Snapshot | None = None
 
 
 class Publisher:
@@ -40,7 +42,7 @@ class Publisher:
         log.enabled = bool(self._subscriptions)
         for subscription in self._subscriptions.values():
             subscription.pending.clear()
-            self._begin(subscription.client, now_s)
+            self._begin(subscription, now_s)
 
     def detach(self) -> None:
         """The pool is gone."""
@@ -61,10 +63,11 @@ class Publisher:
             )
         self._collect()
         interval = 1.0 / max_rate_hz
-        self._subscriptions[id(client)] = _Subscription(client, interval, now_s + interval, [])
+        subscription = _Subscription(client, interval, now_s + interval, [])
+        self._subscriptions[id(client)] = subscription
         if self._log is not None:
             self._log.enabled = True
-        self._begin(client, now_s)
+        self._begin(subscription, now_s)
 
     def unsubscribe(self, client: QueueClient) -> None:
         self._subscriptions.pop(id(client), None)
@@ -88,7 +91,7 @@ class Publisher:
                 subscription.due_s = now_s + subscription.interval_s
                 events, subscription.pending = tuple(subscription.pending), []
                 # First the snapshot: whoever starts again from it skips the events it contains.
-                self._publish_snapshot(subscription.client, now_s)
+                self._publish_snapshot(subscription, now_s)
                 subscription.client.post(BlockEvents(events))
 
     def stats(self, clients: Iterable[QueueClient], now_s: float, *, force: bool = False) -> None:
@@ -99,13 +102,30 @@ class Publisher:
 
     def settle(self, clients: Iterable[QueueClient], now_s: float) -> None:
         """Nothing goes on until a command comes: what was told last has to be true meanwhile, also
-        after a pin, a comparison or a single step.
+        after a pin, a comparison or a single step, or with a request that waits in a paused engine.
         """
         if self._snapshotter is None:
             return
         event = self._snapshotter.stats(now_s)
         if self._told is None or _counts(event) != _counts(self._told):
             self._tell_stats(clients, now_s, event)
+        for subscription in self._subscriptions.values():
+            if self._is_outdated(subscription, self._snapshotter):
+                self._begin(subscription, now_s)
+
+    @staticmethod
+    def _is_outdated(subscription: _Subscription, snapshotter: Snapshotter) -> bool:
+        """Whether something has changed that only a snapshot tells, and no event of the pool: a
+        request that waits, a setting, what a recount has found. Events that are still to be
+        delivered bring a snapshot with them.
+        """
+        seen = subscription.seen
+        return (
+            seen is not None
+            and not subscription.pending
+            and (seen.watermark_blocks, seen.invariant_violations, seen.requests)
+            != (snapshotter.watermark_blocks, snapshotter.num_faults, snapshotter.rows())
+        )
 
     def _tell_stats(self, clients: Iterable[QueueClient], now_s: float, event: EngineStats) -> None:
         self._stats_due_s = now_s + _STATS_INTERVAL_S
@@ -121,15 +141,16 @@ class Publisher:
             for subscription in self._subscriptions.values():
                 subscription.pending.extend(events)
 
-    def _begin(self, client: QueueClient, now_s: float) -> None:
+    def _begin(self, subscription: _Subscription, now_s: float) -> None:
         """A snapshot, and word that it is there: an idle engine has no event to say so."""
         if self._snapshotter is not None:
-            self._publish_snapshot(client, now_s)
-            client.post(BlockEvents(()))
+            self._publish_snapshot(subscription, now_s)
+            subscription.client.post(BlockEvents(()))
 
-    def _publish_snapshot(self, client: QueueClient, now_s: float) -> None:
+    def _publish_snapshot(self, subscription: _Subscription, now_s: float) -> None:
         if self._snapshotter is not None:
-            client.publish(self._snapshotter.snapshot(now_s))
+            subscription.seen = self._snapshotter.snapshot(now_s)
+            subscription.client.publish(subscription.seen)
 
 
 def _counts(stats: EngineStats) -> tuple[int, ...]:

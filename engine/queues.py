@@ -77,10 +77,12 @@ class RequestQueues:
         request.waits_for, request.blocks_short, request.waits_on = reason, short, waits_on
         self.notes.waiting_changed.append(request)
 
-    def preempt(self, victim: Request, reason: str) -> None:
-        """Takes a running request's blocks; it waits in front of all others."""
+    def preempt(self, victim: Request, reason: str, cause: str = "preempt") -> None:
+        """Takes a running request's blocks; it waits in front of all others. ``cause``: what the
+        pool's events say.
+        """
         self._to_front(victim)
-        self.notes.preempted.append((victim, self._release(victim, "preempt"), reason))
+        self.notes.preempted.append((victim, self._release(victim, cause), reason))
 
     def reset(self, requests: Sequence[Request], reason: str) -> None:
         """Lets exactly these requests wait, whatever the queues say; their blocks are somebody

@@ -178,7 +178,8 @@ class Scheduler:
         """
         for request in reversed(requests):
             if request in self.running:
-                self.queues.preempt(request, reason)
+                # Not for want of room, which is what the usual cause tells.
+                self.queues.preempt(request, reason, "recompute")
 
     def restart(self, root: bytes, *, prefix_caching: bool) -> None:
         """All KV is void: every request is computed again, its hashes beginning at ``root``."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from engine.api.events import EngineStats
 from engine.api.snapshot import RequestRow, Snapshot
 from engine.core import EngineCore
-from engine.request import Request
+from engine.request import Phase, Request
+
+_RUNS = (Phase.PREFILL, Phase.DECODE)
 
 
 class Snapshotter:
@@ -50,6 +52,15 @@ class Snapshotter:
         """What was found wrong, and what the core survived of its own."""
         return self.invariant_violations + self._core.metrics.num_begun_anew
 
+    @property
+    def watermark_blocks(self) -> int:
+        """What is kept free when a request is admitted, by the present settings."""
+        return self._core.scheduler.watermark_blocks
+
+    def rows(self) -> tuple[RequestRow, ...]:
+        """What becomes of each request now."""
+        return tuple(_row(request) for request in self._core.live_requests().values())
+
     def _message(self) -> str:
         count = self._core.metrics.num_begun_anew
         if self.invariant_message or not count:
@@ -66,11 +77,11 @@ class Snapshotter:
             num_blocks=pool.num_blocks,
             block_size=pool.block_size,
             block_bytes=self._block_bytes,
-            watermark_blocks=core.scheduler.watermark_blocks,
+            watermark_blocks=self.watermark_blocks,
             context_length=core.limits.context_length,
             owners=tuple(pool.owners),
             pool=pool.columns(),
-            requests=tuple(_row(request) for request in core.live_requests().values()),
+            requests=self.rows(),
             num_used=pool.num_used,
             num_cached=pool.num_cached,
             num_free=pool.num_free,
@@ -103,7 +114,7 @@ def _row(request: Request) -> RequestRow:
     return RequestRow(
         request_id=request.request_id,
         conversation_id=request.conversation_id,
-        phase=str(request.phase),
+        phase=str(Phase.PAUSED if request.paused and request.phase in _RUNS else request.phase),
         block_table=tuple(request.block_table),
         num_tokens=request.num_tokens,
         num_prompt_tokens=request.num_prompt_tokens,

@@ -18,6 +18,7 @@ from engine.api.snapshot import RequestRow, Snapshot
 
 WAITING, PREFILL, DECODE, PREEMPTED, PAUSED = "waiting", "prefill", "decode", "preempted", "paused"
 RUNNING = (PREFILL, DECODE)
+FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Lane:
         before, self._seen = self._seen, snapshot
         if before is snapshot:
             return
-        requests = snapshot.requests
+        # One that has ended is still there while a step in flight reads its blocks.
+        requests = [r for r in snapshot.requests if r.phase != FINISHED]
         self._chunks = {r.request_id: c for r in requests if (c := self._chunks.get(r.request_id))}
         talks = {request.request_id: request.conversation_id for request in requests}
         self._waits_on = {r: other for r, other in self._waits_on.items() if r in talks}

@@ -68,7 +68,7 @@ def sentence(row: LaneRow, rows: Iterable[LaneRow], model: PoolModel, names: Nam
         return tr("Paused; its blocks stay while nobody needs them.")
     waits = _waits(row, rows, model, names)
     if row.phase == PREEMPTED:
-        lost = tr("Its blocks went to another conversation; it will be computed again.")
+        lost = tr("It gave up its blocks; it will be computed again.")
         # What it waits for first: there may be no room for all of it.
         return f"{waits} {lost}".strip()
     return waits or tr("Its turn comes with the next step.")

@@ -275,9 +275,10 @@ class LivePanel(QWidget):
         model = self.model
         if model is None:
             return
+        rows = self._lane.rows
         if snapshot is not None:
             self._lane.take(snapshot)
-        if events or replaced:
+        if events or replaced or self._lane.rows != rows:
             self._mark(model)
         self.scrubber.follow(model, self._feed.history)
         if replaced:

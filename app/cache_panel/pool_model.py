@@ -193,7 +193,6 @@ class PoolModel(PoolState):
             # Most events only write into a block.
             self._counts[category(*was[:3])] -= 1
             self._counts[category(*now[:3])] += 1
-            self.saved_blocks += max(0, now[1] - now[2] - 1) - max(0, was[1] - was[2] - 1)
         for cell, value in zip(self._cells, now, strict=True):
             cell[block] = value
         self.dirty.add(block)
@@ -214,6 +213,7 @@ class PoolModel(PoolState):
             return False
         blocks[event.start : end] = new
         self._note_holders(event.conversation_id, old, new)
+        self._note_entries(old, new)
         if not blocks:
             self.tables.pop(event.request_id, None)
         elif table is None:

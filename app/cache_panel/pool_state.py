@@ -65,8 +65,9 @@ class PoolState:
         self._holder: Array = np.full(self.num_blocks, NOBODY, np.int32)
         self._bind()
         self._counts = self._count_all()
-        holders = self.ref_count.astype(np.int64) - self.pins
-        self.saved_blocks = int(np.maximum(holders - 1, 0).sum())
+        self.saved_blocks = 0
+        # Not the reference counts: pins and inspections hold references too, and save nothing.
+        self._entries: dict[int, int] = {}
         self.note(snapshot)
         for row in snapshot.requests:
             if row.num_cached_tokens:
@@ -76,6 +77,7 @@ class PoolState:
                     row.request_id, row.conversation_id, list(row.block_table)
                 )
                 self._holder[list(row.block_table)] = self._index_of_owner(row.conversation_id)
+                self._note_entries((), row.block_table)
 
     def _bind(self) -> None:
         """Scalar access through a memoryview is several times faster than through the array."""
@@ -100,7 +102,7 @@ class PoolState:
         made._forked = set(self._forked)
         made.copied_from = dict(self.copied_from)
         made._owner_index, made._counts = dict(self._owner_index), list(self._counts)
-        made._holder = self._holder.copy()
+        made._holder, made._entries = self._holder.copy(), dict(self._entries)
         made._bind()
         return made
 
@@ -130,6 +132,19 @@ class PoolState:
                 holder[block] = UNKNOWN
         for block in taken:
             holder[block] = index
+
+    def _note_entries(self, left: tuple[int, ...], taken: tuple[int, ...]) -> None:
+        """Keeps ``saved_blocks``: all entries of a block but one."""
+        entries = self._entries
+        for block in left:
+            entries[block] -= 1
+            if entries[block]:
+                self.saved_blocks -= 1
+            else:
+                del entries[block]
+        for block in taken:
+            count = entries[block] = entries.get(block, 0) + 1
+            self.saved_blocks += count > 1
 
     def holder_of(self, chosen: Array | slice) -> Array:
         """int32, index into ``owners``: whose table a block of one table stands in; of a block in

@@ -21,7 +21,7 @@ _TOLD_ELSEWHERE = {(BlockEventKind.ALLOCATED, "copy"), (BlockEventKind.RELEASED,
 
 @dataclass(slots=True, eq=False)
 class TapeRow:
-    """One or more events of one request for one reason.
+    """One or more events of one request for one reason; of what no request did, of a conversation.
 
     ``what``: kind of the events, or ``WRITING`` for the stream of computing, growing and filling,
     which goes on over many steps. ``num_blocks`` blocks of which ``block_id`` came first;
@@ -52,7 +52,7 @@ class TapeRows:
 
     def __init__(self) -> None:
         self.rows: deque[TapeRow] = deque(maxlen=MAX_ROWS)
-        self._open: dict[str, TapeRow] = {}
+        self._open: dict[tuple[str, str], TapeRow] = {}
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -65,11 +65,11 @@ class TapeRows:
             if not isinstance(event, BlockChanged):
                 continue
             reason = (event.kind, event.cause)
-            if reason in _TOLD_ELSEWHERE:
+            if reason in _TOLD_ELSEWHERE or _stays_pinned(event):
                 continue
             is_writing = reason in _WRITES
             what = WRITING if is_writing else str(event.kind)
-            row = self._open.get(event.request_id)
+            row = self._open.get(_doer(event.request_id, event.conversation_id))
             if row is None or not _goes_on(row, event, what):
                 row = self._begin(event, what, "" if is_writing else event.cause)
             _count(row, event)
@@ -88,11 +88,22 @@ class TapeRows:
         )
         if len(self.rows) == MAX_ROWS:
             oldest = self.rows[0]
-            if self._open.get(oldest.request_id) is oldest:
-                del self._open[oldest.request_id]
+            doer = _doer(oldest.request_id, oldest.conversation_id)
+            if self._open.get(doer) is oldest:
+                del self._open[doer]
         self.rows.append(row)
-        self._open[event.request_id] = row
+        self._open[_doer(row.request_id, row.conversation_id)] = row
         return row
+
+
+def _doer(request_id: str, conversation_id: str) -> tuple[str, str]:
+    """Pins and inspections belong to no request: those of two conversations are two things."""
+    return (request_id, "") if request_id else ("", conversation_id)
+
+
+def _stays_pinned(event: BlockChanged) -> bool:
+    """Whether a pin went of a block that has another: who pins anew holds both for a moment."""
+    return event.kind is BlockEventKind.UNPINNED and event.after.pins > 0
 
 
 def _goes_on(row: TapeRow, event: BlockChanged, what: str) -> bool:

@@ -18,6 +18,8 @@ def sentence(row: TapeRow, names: Names) -> str:
         case BlockEventKind.ALLOCATED:
             if row.cause == "prompt":
                 return tr("{blocks} taken for its prompt.", blocks=blocks)
+            if row.cause == "inspect":
+                return tr("Parity inspector: {blocks} borrowed to compute in.", blocks=blocks)
         case BlockEventKind.HIT:
             return _hit(row, blocks)
         case BlockEventKind.COPIED:
@@ -55,6 +57,8 @@ def _writing(row: TapeRow) -> str:
 def _hit(row: TapeRow, blocks: str) -> str:
     if row.cause == "fork":
         return tr("Split off: {blocks} shared with the conversation it came from.", blocks=blocks)
+    if row.cause == "inspect":
+        return tr("Parity inspector: {blocks} held while it looks.", blocks=blocks)
     return tr(
         "{blocks} found in the cache: {tokens} need not be computed.",
         blocks=blocks,
@@ -75,6 +79,12 @@ def _released(row: TapeRow, blocks: str) -> str:
             )
         case "error":
             return tr("Answer failed: {blocks} given back.", blocks=blocks)
+        case "recompute":
+            return tr(
+                "Begins again: {blocks} given back; it will be computed again.", blocks=blocks
+            )
+        case "inspect":
+            return tr("Parity inspector: {blocks} given back.", blocks=blocks)
         case "truncate":
             return tr("Taken back to an earlier place: {blocks} given back.", blocks=blocks)
     return tr("{blocks} given back ({cause}).", blocks=blocks, cause=row.cause)
@@ -92,7 +102,9 @@ def _removed(row: TapeRow, names: Names, blocks: str) -> str:
     if row.cause in ("restart", "reset"):
         return tr("{blocks} dropped: the whole cache was emptied.", blocks=blocks)
     if row.cause == "error":
-        return tr("{blocks} dropped from the cache: the answer failed on them.", blocks=blocks)
+        return tr("Answer failed: {blocks} dropped from the cache.", blocks=blocks)
+    if row.cause == "out of memory":
+        return tr("Memory ran out: {blocks} dropped from the cache.", blocks=blocks)
     return tr("{blocks} dropped from the cache ({cause}).", blocks=blocks, cause=row.cause)
 
 

@@ -191,7 +191,7 @@ def block(model: PoolModel, names: Names, block_id: int) -> list[str]:
 def gone(index: int) -> str:
     """For an entry of a finished conversation's table whose block is no longer there."""
     return tr(
-        "Logical block {index} is gone: not full when the answer ended, or evicted since",
+        "Logical block {index} is gone: not full when the answer ended, or dropped since",
         index=f"{index:,}",
     )
 

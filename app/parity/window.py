@@ -202,7 +202,8 @@ class ParityWindow(QWidget):
         info = self._session.model_state.info
         dtype = "" if info is None else tr("Computed in {dtype}.", dtype=info.dtype)
         self._say(heading, f"{words.verdict(report, live=self._is_live)} {dtype}".strip())
-        self._show_busy()
+        # The conversation may have been closed meanwhile: the form then says another.
+        self._on_form_changed()
 
     # --- showing ---
 

@@ -10,6 +10,7 @@ from app.tour.step import Step, Target
 from engine.api.events import (
     BlockChanged,
     BlockEventKind,
+    BlockState,
     Event,
     PoolEvent,
     RequestFinished,
@@ -60,7 +61,7 @@ class Eviction(Step):
     def take(self, event: Event | PoolEvent) -> None:
         if getattr(event, "request_id", "") not in self._requests:
             return
-        if isinstance(event, BlockChanged) and event.kind is BlockEventKind.REMOVED:
+        if _is_eviction(event):
             self._evicted += 1
             self.is_done = True
         elif (
@@ -215,7 +216,7 @@ class Return(Step):
             self._look_at_victim(event)
         elif name in self._before.requests and isinstance(event, BlockChanged):
             # Once it is back its blocks are in use: what goes after that was somebody else's.
-            self._num_taken += event.kind is BlockEventKind.REMOVED and not self._num_hits
+            self._num_taken += _is_eviction(event) and not self._num_hits
             if self._num_taken >= self.TAKEN:
                 self._make_room()
 
@@ -241,3 +242,12 @@ class Return(Step):
             blocks=blocks(self._num_hits),
             taken=blocks(self._num_taken),
         )
+
+
+def _is_eviction(event: Event | PoolEvent) -> bool:
+    """A block in use that only cannot be found any more makes no room."""
+    return (
+        isinstance(event, BlockChanged)
+        and event.kind is BlockEventKind.REMOVED
+        and event.after.state is not BlockState.USED
+    )

@@ -28,7 +28,8 @@ class PoolColumns:
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
-    """One live request. ``phase``: waiting, prefill, decode, preempted or paused.
+    """One live request. ``phase``: waiting, prefill, decode, preempted or paused; finished while a
+    step in flight still reads the blocks.
 
     ``block_table``: physical ids in logical order. ``num_tokens``: prompt and output so far;
     ``num_computed_tokens`` of them have KV; ``num_cached_tokens`` came from the prefix cache.

@@ -14,7 +14,7 @@ from app.cache_panel.pool_model import PoolModel
 from app.session_state import ModelState, ModelStatus
 from app.theme import ThemeManager
 from engine.api.client import start_engine
-from engine.api.commands import Cancel, LoadModel, SetRate, Submit, UnloadModel
+from engine.api.commands import Cancel, LoadModel, PauseEngine, SetRate, Submit, UnloadModel
 from engine.api.events import Event, ModelLoaded, ModelUnloaded, RequestFinished
 from engine.api.params import ChatMessage, SamplingParams
 from engine.api.snapshot import Snapshot
@@ -134,6 +134,25 @@ def test_panel_shown_in_the_middle_catches_up(qtbot: QtBot, stage: Stage) -> Non
     assert [stage.model.view(b) for b in blocks] == [truth.view(b) for b in blocks]
     assert stage.panel.live is not None
     assert stage.panel.live.restarts == 0
+
+
+def test_a_request_that_waits_in_a_paused_engine_is_shown(qtbot: QtBot, stage: Stage) -> None:
+    stage.panel.resize(380, 800)
+    stage.panel.show()
+    stage.bridge.send(LoadModel(models_dir=""))
+    qtbot.waitUntil(lambda: stage.count(ModelLoaded) == 1)
+    stage.session.model_state_changed.emit()
+    qtbot.waitUntil(lambda: stage.panel.model is not None)
+    assert stage.panel.live is not None
+    lane = stage.panel.live.view.lane
+    stage.panel.live.view.pages.reveal(lane)
+    stage.bridge.send(PauseEngine())
+    name = stage.ask(1)
+    # It holds no block yet: nothing of this is an event of the pool.
+    qtbot.waitUntil(lambda: [row.request_id for row in lane.model.rows] == [name])
+    assert str(lane.model.index(0).data()) == "The engine is paused."
+    stage.bridge.send(Cancel(name))
+    qtbot.waitUntil(lambda: not lane.model.rows)
 
 
 def test_a_panel_that_takes_the_place_of_another_shows_an_idle_pool(

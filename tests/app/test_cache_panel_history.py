@@ -16,6 +16,8 @@ from app.cache_panel.pool_model import PoolModel
 from app.cache_panel.pool_values import PoolCounts
 from engine.api.events import BlockChanged, BlockEventKind, TableChanged
 from engine.api.trace import read_trace
+from engine.snapshotter import Snapshotter
+from tests.helpers.engine_cases import CheckedEngine
 from tests.helpers.panel_names import Numbers
 from tests.helpers.recorded_run import RecordedRun, record_run, state_of, truth_of
 from tests.helpers.scripted_pool import ScriptedPool, four_conversations
@@ -82,6 +84,23 @@ def test_saved_blocks_are_logical_minus_physical_ones_at_each_step(run: Recorded
         assert past.model.saved_blocks == len(tables) - len(set(tables))
         most = max(most, past.model.saved_blocks)
     assert most > 10
+
+
+def test_what_an_inspection_or_a_pin_holds_is_not_saved_by_sharing() -> None:
+    engine = CheckedEngine(32, 8)
+    snapshots = Snapshotter(engine.core, block_bytes=1024)
+    model = PoolModel.from_snapshot(snapshots.snapshot(0.0))
+    engine.add("a", [1] * 20, max_tokens=9)
+    engine.step()
+    hold = engine.core.holds.keep(engine.core.requests["a"].block_table[:2])
+    engine.core.pins.pin("a", [1] * 20)
+    engine.check()
+    assert model.apply(engine.fold.events)
+    assert model.counts.pinned == 2
+    assert model.saved_blocks == 0
+    assert PoolModel.from_snapshot(snapshots.snapshot(0.0)).saved_blocks == 0
+    engine.core.holds.release(hold)
+    engine.check()
 
 
 def test_copies_are_known_while_they_are_in_use_forwards_and_backwards(run: RecordedRun) -> None:

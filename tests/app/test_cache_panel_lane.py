@@ -122,7 +122,7 @@ def test_other_waits_are_explained() -> None:
     assert sentence(row("2", "waiting")) == "Its turn comes with the next step."
     preempted = sentence(row("2", "preempted", waits_for="capacity", blocks_short=999))
     assert preempted.startswith("Pool full: 999 blocks short. Goes on when other requests end. ")
-    assert preempted.endswith("Its blocks went to another conversation; it will be computed again.")
+    assert preempted.endswith("It gave up its blocks; it will be computed again.")
 
 
 def test_a_wait_for_blocks_names_who_computes_them() -> None:
@@ -142,3 +142,10 @@ def test_decoding_says_how_far_it_is() -> None:
     assert sentence(row("2", "decode", output=7)) == (
         "7 tokens so far, after a prompt of 100 tokens."
     )
+
+
+def test_one_that_has_ended_does_not_wait_for_its_turn() -> None:
+    # A step in flight may still read its blocks, so that the snapshot has it.
+    lane = Lane()
+    lane.take(snapshot(10, 1.0, 500, request("1", "decode", 110), request("2", "finished", 120)))
+    assert [found.request_id for found in lane.rows] == ["r1"]

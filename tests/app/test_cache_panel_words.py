@@ -134,3 +134,8 @@ def test_sizes(value: float, text: str) -> None:
 )
 def test_durations(value: float, text: str) -> None:
     assert words.seconds(value) == text
+
+
+def test_a_block_that_is_gone_need_not_have_been_evicted() -> None:
+    # It may have been dropped with the whole cache, or because its answer failed.
+    assert words.gone(2).endswith("not full when the answer ended, or dropped since")

@@ -115,7 +115,7 @@ def test_an_unknown_cause_is_shown_as_it_is(player: TracePlayer) -> None:
 def test_a_failed_answer_has_its_sentences(player: TracePlayer) -> None:
     row = TapeRow(1, 1, 1, "removed", "error", "r", "c1", 3, num_blocks=2)
     said = tape_words.sentence(row, player.names)
-    assert said == "2 blocks dropped from the cache: the answer failed on them."
+    assert said == "Answer failed: 2 blocks dropped from the cache."
     row = TapeRow(1, 1, 1, "released", "error", "r", "c1", 3, num_blocks=2)
     assert tape_words.sentence(row, player.names) == "Answer failed: 2 blocks given back."
 

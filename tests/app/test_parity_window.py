@@ -216,6 +216,27 @@ def test_a_comparison_is_cancelled_and_answers_go_on(
     assert stage.window.compare_button.isEnabled()
 
 
+def test_a_report_of_a_closed_conversation_is_not_shown_of_another(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.ask()
+    other = stage.session.new_conversation("")
+    assert stage.session.send(other, "something else")
+    stage.wait(lambda: not stage.session.is_busy(other))
+    window = stage.window
+    assert window.form.conversation_id == stage.conversation_id
+    advance = Inspections.advance
+    monkeypatch.setattr(Inspections, "advance", lambda self, budget_s: None)
+    QTest.mouseClick(window.compare_button, Qt.MouseButton.LeftButton)
+    stage.session.close_conversation(stage.conversation_id)
+    assert window.form.conversation_id == other
+    assert window.is_busy
+    monkeypatch.setattr(Inspections, "advance", advance)
+    stage.wait(lambda: not window.is_busy)
+    assert window.report is None
+    assert window.verdict.text() == "Choose a conversation and compare."
+
+
 def test_hiding_the_window_cancels(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.ask()
     monkeypatch.setattr(Inspections, "advance", lambda self, budget_s: None)

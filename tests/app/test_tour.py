@@ -44,6 +44,7 @@ from tests.helpers.starter import starter_gguf
 pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints", r"does not support raise")
 
 VIEW = BlockView(BlockState.USED, 1, b"", "", 0)
+FREE = BlockView(BlockState.FREE, 0, b"", "", 0)
 NEXT, SKIP, BACK = "next_button", "skip_button", "back_button"
 
 
@@ -93,7 +94,9 @@ class Tour:
 
     def block(self, kind: BlockEventKind, cause: str, request_id: str) -> BlockChanged:
         self.seq += 1
-        return BlockChanged(self.seq, 1, kind, cause, 3, request_id, "c", VIEW, VIEW, 2)
+        is_gone = kind is BlockEventKind.REMOVED and cause != "error"
+        after = FREE if is_gone else VIEW
+        return BlockChanged(self.seq, 1, kind, cause, 3, request_id, "c", VIEW, after, 2)
 
     def table(self, request_id: str, start: int, *added: int) -> TableChanged:
         self.seq += 1
@@ -208,6 +211,16 @@ def test_preemption_and_return_wait_for_the_engine(tour: Tour) -> None:
     # From now on the others take what is not its.
     tour.tell(tour.block(BlockEventKind.REMOVED, "grow", names[1]))
     assert "computed again (3 blocks)" in tour.window.state.text()
+
+
+def test_a_block_that_an_answer_failed_on_is_not_told_as_evicted(tour: Tour) -> None:
+    tour.ready()
+    tour.window.go_to(5)
+    (name,) = tour.last_requests
+    tour.tell(tour.block(BlockEventKind.REMOVED, "error", name))
+    assert not tour.window.step.is_done
+    tour.tell(tour.block(BlockEventKind.REMOVED, "prompt", name))
+    assert tour.window.state.text().startswith("1 block evicted so far.")
 
 
 def test_skip_and_back_begin_a_step_anew(tour: Tour) -> None:
