@@ -42,6 +42,8 @@ def why_not_repeat(conversation: Conversation, message: Message, model: ModelInf
         return tr("This answer was written by you: there is nothing to run again.")
     if message.params is None or message.seed is None:
         return tr("The parameters or the seed of this answer are not known.")
+    if not message.system_prompt_key:
+        return tr("Under which system prompt this answer was made is not known.")
     if message.system_prompt_key != system_prompt_key(conversation.system_prompt):
         return tr("The system prompt has changed since this answer was made.")
     if model is None:

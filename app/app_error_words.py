@@ -131,6 +131,13 @@ def _attachment_too_large(n: Numbers) -> Words:
     )
 
 
+def _attachments_too_many(n: Numbers) -> Words:
+    return (
+        tr("{limit} of {count} files are attached.", limit=n["limit"], count=n["count"]),
+        tr("Attach the others afterwards."),
+    )
+
+
 def _attachment_binary(n: Numbers) -> Words:
     return (
         tr("{name} is not a text file.", name=n["name"]),
@@ -163,6 +170,7 @@ APP_ERRORS: Described = {
     "export_file": _export_file,
     "prompt_file": _prompt_file,
     "attachment_too_large": _attachment_too_large,
+    "attachments_too_many": _attachments_too_many,
     "attachment_binary": _attachment_binary,
     "attachment_unreadable": _attachment_unreadable,
 }

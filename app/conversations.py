@@ -78,11 +78,12 @@ class Conversations(SessionSignals):
 
     def stored_conversation(self, conversation_id: str) -> Conversation | None:
         """A conversation to read, open or not; None if it is not there."""
-        conversation = self._open.get(conversation_id)
-        if conversation is None:
-            self._store.flush()
-            conversation = self._store.load_conversation(conversation_id)
-        return conversation
+        held = self._open.get(conversation_id) or self._recently_closed.get(conversation_id)
+        if held is not None:
+            # What a full disk has not taken is only here.
+            return held
+        self._store.settle(conversation_id)
+        return self._store.load_conversation(conversation_id)
 
     def store_imported(self, conversations: Sequence[Conversation]) -> bool:
         """Stores conversations from elsewhere, all or none, and waits until they are. Any thread.
@@ -112,13 +113,14 @@ class Conversations(SessionSignals):
         return self._add(conversation)
 
     def close_conversation(self, conversation_id: str) -> None:
-        """Closes it; it stays stored, but an empty one without a draft is deleted."""
+        """Closes it; it stays stored, but one into which nothing was written is deleted."""
         conversation = self._open.pop(conversation_id)
         conversation.is_open = False
         self._recently_closed[conversation_id] = conversation
         while len(self._recently_closed) > _KEPT_CLOSED:
             self._recently_closed.popitem(last=False)
-        if conversation.messages or conversation.draft or conversation.attachments:
+        is_written = conversation.messages or conversation.draft or conversation.attachments
+        if is_written or self._has_own_prompt(conversation):
             self._store.save_conversation(conversation)
         else:
             self._store.delete_conversation(conversation_id)
@@ -131,7 +133,7 @@ class Conversations(SessionSignals):
             return True
         conversation = self._recently_closed.pop(conversation_id, None)
         if conversation is None:
-            self._store.flush()
+            self._store.settle(conversation_id)
             conversation = self._store.load_conversation(conversation_id)
         if conversation is None:
             self.report("conversation_not_found", "This conversation is no longer stored.")
@@ -177,6 +179,12 @@ class Conversations(SessionSignals):
         if default is not None and default.text == text:
             return default.prompt_id
         return next((p.prompt_id for p in prompts.all() if p.text == text), "")
+
+    def _has_own_prompt(self, conversation: Conversation) -> bool:
+        """Whether its system prompt was written for it, and is nowhere else."""
+        text = conversation.system_prompt
+        is_given = conversation.prompt_id or text == self.default_system_prompt
+        return bool(text.strip()) and not is_given
 
     def set_overflow(self, conversation_id: str, overflow: OverflowPolicy) -> None:
         """Chooses what happens when the conversation no longer fits into the model's context.

@@ -102,6 +102,7 @@ def _message(message: Message) -> dict[str, Any]:
             "finish_reason": message.finish_reason,
             "limit": message.limit,
             "num_dropped": message.num_dropped,
+            "system_prompt_key": message.system_prompt_key,
             "facts": message.facts,
             # Unsigned 64 bits, more than a number of other JSON readers holds.
             "seed": None if message.seed is None else str(message.seed),

@@ -158,7 +158,7 @@ class _Reader:
                 self._make(value, our_conversation)
         elif not self._count:
             raise ImportFileError(_UNKNOWN)
-        found = [conversation for conversation in self._conversations if conversation.messages]
+        found = [c for c in self._conversations if c.messages or c.draft or c.attachments]
         if not found:
             if not self._left_out:
                 raise ImportFileError("There are no messages in it.")

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.conversation import (
     ASSISTANT,
+    REPEATS,
     USER,
     Attachment,
     Conversation,
@@ -67,6 +68,9 @@ def our_conversation(entry: Mapping[str, Any]) -> Conversation:
             raise ValueError(f"the message before {values['id']} is missing")
         message.message_id = ids[values["id"]]
         message.parent_id = None if parent is None else ids[parent]
+        if REPEATS in message.facts:
+            first = str(message.facts[REPEATS])
+            message.facts[REPEATS] = ids.get(first, first)
         conversation.messages[message.message_id] = message
     require_tree(conversation)
     conversation.active_leaf_id = ids.get(entry.get("active_leaf") or "")
@@ -102,6 +106,7 @@ def _message(values: Mapping[str, Any]) -> Message:
         model=_text(values.get("model", "")),
         finish_reason=_text(values.get("finish_reason", "")),
         limit=_text(values.get("limit", "")),
+        system_prompt_key=_text(values.get("system_prompt_key", "")),
         num_dropped=max(0, int(values.get("num_dropped", 0))),
     )
     if message.num_dropped > _MAX_COUNT:

@@ -32,10 +32,9 @@ class Removal:
                 remaining.parent_id = self.parents.get(message_id, remaining.parent_id)
                 remaining.num_dropped = self.cuts.get(message_id, remaining.num_dropped)
                 changed.append(remaining)
-        conversation.active_leaf_id = self.leaf_id
-        if self.leaf_id not in conversation.messages:
-            # It was an answer that never began.
-            conversation.active_leaf_id = conversation.newest_leaf(self.messages[0].message_id)
+        # What was asked since may stand below it; or it was an answer that never began.
+        shown = self.leaf_id if self.leaf_id in conversation.messages else None
+        conversation.active_leaf_id = conversation.newest_leaf(shown or self.messages[0].message_id)
         return changed
 
 

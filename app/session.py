@@ -116,8 +116,8 @@ class Session(Asking):
         self._cache_pins.set(self._open[conversation_id], keep)
 
     def close_conversation(self, conversation_id: str) -> None:
-        """Stops its answer and closes it; it stays stored, an empty one without a draft is
-        deleted.
+        """Stops its answer and closes it; it stays stored, one into which nothing was written
+        is deleted.
         """
         self._outlooks.forget(conversation_id)
         self._cache_pins.forget(conversation_id)

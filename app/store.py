@@ -63,6 +63,7 @@ class Store:
         self._files = StoreFiles(profile)
         self._check = BackgroundCheck(profile, lambda error: self.on_error(error))
         self._headers = Headers(self._reading)
+        self._saved_lately: set[str] = set()
         is_read_only = self._files.is_read_only
         self._writer = StoreWriter(
             self._files.connected,
@@ -131,6 +132,14 @@ class Store:
             self.save_conversation(conversation)
         return conversation
 
+    def settle(self, conversation_id: str) -> None:
+        """Waits until what was saved of a conversation can be loaded.
+
+        Not at all if nothing of it was saved since: an import keeps the writer busy for long.
+        """
+        if conversation_id in self._saved_lately and self.flush():
+            self._saved_lately.clear()
+
     def _tell_unreadable(self, error: sqlite3.DatabaseError) -> None:
         found: AppError = self._files.unusable(error)
         # Its heirs are other faults than damage.
@@ -170,6 +179,7 @@ class Store:
     def _header(self, conversation: Conversation) -> Job:
         row = conversation_row(conversation)
         self._headers.put([row])
+        self._saved_lately.add(conversation.conversation_id)
         return execute(SAVE_CONVERSATION, row)
 
     def change_conversation(self, conversation_id: str, **values: Any) -> bool:
@@ -181,6 +191,7 @@ class Store:
         stored = {name: stored_value(name, value) for name, value in values.items()}
         row = self._headers.changed(conversation_id, stored)
         if row is not None:
+            self._saved_lately.add(conversation_id)
             self._put("conversation", conversation_id, execute(SAVE_CONVERSATION, row))
         return row is not None
 
@@ -227,6 +238,7 @@ class Store:
     def delete_conversation(self, conversation_id: str) -> None:
         """Deletes a conversation with all its messages for good."""
         self._headers.remove(conversation_id)
+        self._saved_lately.add(conversation_id)
         key = ("conversation", conversation_id)
         self._writer.put_last(key, store_jobs.delete_conversation(conversation_id))
 

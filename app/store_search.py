@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from app.titles import JOINERS
+
 MAX_HITS = 50
 _NEWEST = 1000
 _MAX_PLACES = 8000
@@ -191,7 +193,7 @@ def make_snippet(
         # From the beginning of a word, where words have spaces between them.
         space = text.find(" ", start, place)
         start = start if space < 0 else space + 1
-    shown = "".join(c if c.isprintable() else " " for c in text[start:end])
+    shown = "".join(c if c.isprintable() or c in JOINERS else " " for c in text[start:end])
     shown = " ".join(shown.split())
     shown = f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
     lower, marks = lowered(shown), []

@@ -38,6 +38,11 @@ class AttachmentBinaryError(AttachmentError):
     action = "Attach text files; of other documents paste the text."
 
 
+class TooManyAttachmentsError(AttachmentError):
+    code = "attachments_too_many"
+    action = "Attach the others afterwards."
+
+
 class AttachmentUnreadableError(AttachmentError):
     code = "attachment_unreadable"
     action = "Check that the file is there and may be read."

@@ -46,6 +46,8 @@ _DEFINES = re.compile(
     re.MULTILINE,
 )
 _MIN_GIST = 4
+JOINERS = "\u200c\u200d"
+"""Invisible, but parts of words in Persian and the scripts of India, and of emoji."""
 _READ = 8000
 _LINE = 400
 """How much of a text, and of a line, is looked at: a paste may have megabytes."""
@@ -91,12 +93,14 @@ def _plain_lines(text: str) -> Iterator[str]:
     """Lines that are not blank, without control characters, with single spaces."""
     for line in (line[:_LINE] for line in text.splitlines()):
         # Format characters include the bidirectional controls, which could reorder a tab's text.
-        plain = "".join(
-            " " if c == "\t" else c for c in line if c == "\t" or unicodedata.category(c)[0] != "C"
-        )
+        plain = "".join(" " if c == "\t" else c for c in line if _is_shown(c))
         plain = " ".join(plain.split())
-        if plain:
+        if plain.strip(JOINERS):
             yield plain
+
+
+def _is_shown(c: str) -> bool:
+    return c == "\t" or c in JOINERS or unicodedata.category(c)[0] != "C"
 
 
 def _split(text: str) -> tuple[list[str], str, str]:

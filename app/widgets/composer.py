@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from math import ceil
@@ -17,12 +18,15 @@ from app.theme import ThemeManager
 from app.widgets.attachments import Attachments
 from app.widgets.buttons import IconButton
 from app.widgets.file_reader import files_in
+from app.widgets.text_edits import written_text
 from app.widgets.token_gauge import GaugeDetails, TokenGauge
 
 MAX_LINES = 8
 _MEASURED_LINES = 200
 _SLACK = 4
 LARGE_PASTE = 64 * 1024
+LONG_WORD = 16 * 1024
+"""Where a line cannot be broken Qt lays it out in quadratic time, at every key press anew."""
 
 
 class ComposerEdit(QPlainTextEdit):
@@ -76,7 +80,7 @@ class ComposerEdit(QPlainTextEdit):
         text = source.text()
         if not text and source.hasImage():
             self.picture_pasted.emit()
-        elif len(text) > LARGE_PASTE:
+        elif is_large(text):
             self.large_text_pasted.emit(text)
         else:
             self.insertPlainText(text)
@@ -202,20 +206,20 @@ class Composer(QFrame):
 
     def text(self) -> str:
         """All that would be sent: attachments first, then what was typed."""
-        return "\n\n".join([*self.attachments.texts, self.edit.toPlainText()]).strip("\n")
+        return "\n\n".join([*self.attachments.texts, written_text(self.edit)]).strip("\n")
 
     def typed_text(self) -> str:
         """What is in the text box."""
-        return self.edit.toPlainText()
+        return written_text(self.edit)
 
     def set_parts(self, attachments: tuple[Attachment, ...], typed: str) -> None:
         """Replaces everything; a large text becomes an attachment."""
-        if len(typed) > LARGE_PASTE:
+        if is_large(typed):
             attachments, typed = (*attachments, Attachment("", typed)), ""
         # Told once, when both are there: nobody should take half of it for the draft.
         before, self._is_quiet = self.text(), True
         self.attachments.set_items(attachments)
-        if typed != self.edit.toPlainText():
+        if typed != written_text(self.edit):
             self.edit.setPlainText(typed)
         self._is_quiet = False
         self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
@@ -271,7 +275,7 @@ class Composer(QFrame):
         self._on_gauge_clicked()
 
     def _update_button(self) -> None:
-        can_send = bool(self.attachments.texts) or bool(self.edit.toPlainText().strip())
+        can_send = bool(self.attachments.texts) or bool(written_text(self.edit).strip())
         enabled = self._is_busy or can_send
         icon = "stop" if self._is_busy else "send"
         self.send_button.set_icon(icon, "on_accent" if enabled else "muted")
@@ -291,6 +295,14 @@ class Composer(QFrame):
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
             self._fit()
+
+
+def is_large(text: str) -> bool:
+    """Whether a text box that held ``text`` would be slow."""
+    if len(text) > LARGE_PASTE:
+        return True
+    words = re.finditer(r"\w+", text) if len(text) > LONG_WORD else ()
+    return any(word.end() - word.start() > LONG_WORD for word in words)
 
 
 def is_typed(event: QKeyEvent) -> bool:

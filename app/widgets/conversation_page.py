@@ -27,6 +27,7 @@ from app.widgets.message_views import MessageViews
 from app.widgets.model_card import ModelCard
 from app.widgets.notices import NoticeArea
 from app.widgets.system_prompt_dialog import SystemPromptDialog
+from app.widgets.text_edits import written_text
 from app.widgets.transcript.page import MAX_COLUMN
 from app.widgets.transcript.view import Transcript
 from app.widgets.undo_bar import UndoBar
@@ -137,6 +138,8 @@ class ConversationPage(QWidget):
         self._session.comparison_changed.connect(self._on_comparison_changed)
         self.comparison.chosen.connect(self._on_answer_chosen)
         self.model_card.left.connect(composer.edit.setFocus)
+        transcript.files_dropped.connect(composer.files_dropped)
+        transcript.picture_pasted.connect(composer.edit.picture_pasted)
         composer.submitted.connect(self.submit)
         composer.stop_requested.connect(self.stop)
         composer.draft_changed.connect(self.context_notice.set_text)
@@ -318,7 +321,7 @@ class ConversationPage(QWidget):
     def _save_prompt(self) -> None:
         if self._prompt_timer.isActive() or not self.conversation.messages:
             self._prompt_timer.stop()
-            text = self.empty_state.prompt.toPlainText()
+            text = written_text(self.empty_state.prompt)
             self._session.set_system_prompt(self.conversation_id, text)
 
     def _on_comparison_changed(self, conversation_id: str) -> None:

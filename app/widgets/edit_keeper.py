@@ -7,6 +7,7 @@ import json
 from PySide6.QtCore import QObject, QTimer
 
 from app.session import Session
+from app.widgets.text_edits import written_text
 from app.widgets.transcript.view import Transcript
 
 _DELAY_MS = 400
@@ -43,7 +44,7 @@ class EditKeeper(QObject):
         editor = self._view.acting.editor
         kept = ""
         if editor is not None and editor.is_changed:
-            message_id, text = editor.item.view.message_id, editor.edit.toPlainText()
+            message_id, text = editor.item.view.message_id, written_text(editor.edit)
             kept = json.dumps({"message_id": message_id, "text": text}, ensure_ascii=False)
         if kept != self._session.window_state(self._name):
             self._session.set_window_state(self._name, kept)

@@ -23,7 +23,7 @@ from app.session_state import ModelStatus
 from app.widgets.buttons import plain_tip
 from app.widgets.prompt_combo import PromptCombo
 from app.widgets.template_words import template_words
-from app.widgets.text_edits import replace_text
+from app.widgets.text_edits import replace_text, written_text
 from app.widgets.words import model_words
 
 _PROMPT_LINES = 5
@@ -131,7 +131,7 @@ class EmptyState(QWidget):
         self.prompt.setPlaceholderText(tr("How the model should behave; may be empty"))
         self.prompt.setTabChangesFocus(True)
         self.prompt.setFixedHeight(self.fontMetrics().lineSpacing() * _PROMPT_LINES + 12)
-        self.prompt.textChanged.connect(lambda: self.prompt_edited.emit(self.prompt.toPlainText()))
+        self.prompt.textChanged.connect(lambda: self.prompt_edited.emit(written_text(self.prompt)))
         self.default_button = QPushButton(tr("Use as default for new tabs"))
         self.default_button.setProperty("kind", "quiet")
         self.default_button.clicked.connect(self._on_default_clicked)
@@ -158,7 +158,7 @@ class EmptyState(QWidget):
 
     def set_prompt(self, text: str) -> None:
         """Shows another system prompt, without telling that it changed."""
-        if text != self.prompt.toPlainText():
+        if text != written_text(self.prompt):
             self.prompt.blockSignals(True)
             self.prompt.setPlainText(text)
             self.prompt.blockSignals(False)
@@ -166,7 +166,7 @@ class EmptyState(QWidget):
 
     def refresh_default(self) -> None:
         """Tells whether this prompt is what new tabs begin with."""
-        text = self.prompt.toPlainText()
+        text = written_text(self.prompt)
         self.combo.show_text(text)
         is_default = text == self._session.default_system_prompt
         self.default_button.setVisible(not is_default)
@@ -182,9 +182,9 @@ class EmptyState(QWidget):
 
     def _on_library_clicked(self) -> None:
         prompts = self._session.prompts
-        prompt = prompts.with_text(self.prompt.toPlainText())
+        prompt = prompts.with_text(written_text(self.prompt))
         prompts.library_requested.emit("" if prompt is None else prompt.prompt_id)
 
     def _on_default_clicked(self) -> None:
-        self._session.set_default_system_prompt(self.prompt.toPlainText())
+        self._session.set_default_system_prompt(written_text(self.prompt))
         self.refresh_default()

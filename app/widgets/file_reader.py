@@ -11,7 +11,7 @@ from PySide6.QtCore import QMimeData, QObject, QStandardPaths, Qt, QTimer, Signa
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.i18n import tr
-from app.text_files import AttachmentError, read_text_file
+from app.text_files import AttachmentError, TooManyAttachmentsError, read_text_file
 
 MAX_FILES = 20
 _PATIENCE_MS = 300
@@ -21,7 +21,8 @@ class FileReader(QObject):
     """Reads files one after the other.
 
     Signals:
-        file_read(Attachment), file_refused(ErrorInfo): one of them for each file.
+        file_read(Attachment), file_refused(ErrorInfo): one of them for each file; the latter also
+            once for all that are too many.
         busy_changed(names): of the files that are still read, once that takes long; else empty.
     """
 
@@ -45,9 +46,13 @@ class FileReader(QObject):
         return tuple(self._waiting)
 
     def read(self, paths: Sequence[Path]) -> None:
-        """Reads ``paths``, at most ``MAX_FILES`` of them."""
+        """Reads ``paths``, at most ``MAX_FILES`` of them; that there are more is told."""
         was_idle = not self._waiting
         self._waiting += list(paths)[:MAX_FILES]
+        if len(paths) > MAX_FILES:
+            message = f"{MAX_FILES} of {len(paths)} files are attached."
+            error = TooManyAttachmentsError(message, limit=MAX_FILES, count=len(paths))
+            self.file_refused.emit(error.info())
         if was_idle and self._waiting:
             self._patience.start()
             self._next()

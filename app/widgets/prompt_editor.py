@@ -20,6 +20,7 @@ from app.store_prompts import SystemPrompt
 from app.theme import ThemeManager
 from app.widgets.prompt_cost_row import PromptCostRow
 from app.widgets.swatch_row import SwatchRow
+from app.widgets.text_edits import written_text
 from app.widgets.words import shown_title
 
 SAVE_DELAY_MS = 500
@@ -103,7 +104,7 @@ class PromptEditor(QWidget):
     def _keep(self, prompt_id: str) -> None:
         self._save_timer.stop()
         if prompt_id:
-            self._prompts.change(prompt_id, self.name.text(), self.edit.toPlainText())
+            self._prompts.change(prompt_id, self.name.text(), written_text(self.edit))
 
     def refresh(self) -> None:
         """Conversations came, went or changed, or another prompt is the default."""
@@ -122,7 +123,7 @@ class PromptEditor(QWidget):
 
     def _offer(self) -> None:
         """To conversations that have another text: what this one would cost them."""
-        text, open_ = self.edit.toPlainText(), self._conversations()
+        text, open_ = written_text(self.edit), self._conversations()
         behind: list[Conversation] = []
         front: list[Conversation] = []
         if self.prompt is not None:
@@ -149,7 +150,7 @@ class PromptEditor(QWidget):
     ) -> None:
         ids = [c.conversation_id for c in found]
         if ids:
-            row.offer(ids, self.edit.toPlainText(), who, button, lambda: self._apply(ids))
+            row.offer(ids, written_text(self.edit), who, button, lambda: self._apply(ids))
         else:
             row.withdraw()
 

@@ -20,7 +20,7 @@ from app.i18n import tr
 from app.session import Session
 from app.widgets.prompt_combo import PromptCombo
 from app.widgets.prompt_cost_row import PromptCostRow
-from app.widgets.text_edits import replace_text
+from app.widgets.text_edits import replace_text, written_text
 
 
 class SystemPromptDialog(QDialog):
@@ -63,7 +63,7 @@ class SystemPromptDialog(QDialog):
         self.edit.setFocus()
 
     def accept(self) -> None:
-        text = self.edit.toPlainText()
+        text = written_text(self.edit)
         if self._conversation_id in self._session.conversation_ids():
             self._session.set_system_prompt(self._conversation_id, text)
         if self.default_box.isChecked():
@@ -71,7 +71,7 @@ class SystemPromptDialog(QDialog):
         super().accept()
 
     def _on_edit_text_changed(self) -> None:
-        text = self.edit.toPlainText()
+        text = written_text(self.edit)
         self.combo.show_text(text)
         if text == self._before:
             self.cost.withdraw()
@@ -79,5 +79,5 @@ class SystemPromptDialog(QDialog):
             self.cost.offer([self._conversation_id], text, tr("Used from the next answer on."))
 
     def _on_library_clicked(self) -> None:
-        prompt = self._session.prompts.with_text(self.edit.toPlainText())
+        prompt = self._session.prompts.with_text(written_text(self.edit))
         self._session.prompts.library_requested.emit("" if prompt is None else prompt.prompt_id)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QInputMethodEvent, QTextCursor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from app.conversation import Attachment
+from app.widgets.composer import LARGE_PASTE
 from tests.helpers.acting_stage import LEFT, ask_on, hover
 from tests.helpers.window_stage import SHORT, Stage, wait_idle, window_stage
 
@@ -218,3 +221,59 @@ def test_the_editor_of_a_message_that_is_deleted_hands_its_text_to_the_composer(
     stage.session.delete_branch(conversation_id, message_id)
     assert view.acting.editor is None
     assert stage.page.composer.text() == "Written"
+
+
+@pytest.mark.parametrize("text", ["Prix\u00a0: 3\u202f€", "one\u2028two"])
+def test_an_edit_without_a_change_changes_nothing(stage: Stage, ask, qtbot, text: str) -> None:
+    conversation_id = ask(text)
+    view = stage.page.transcript
+    message_id = view.items[0].view.message_id
+    view.acting.edit(message_id)
+    assert view.acting.editor is not None
+    QTest.keyClick(view.acting.editor.edit, Qt.Key.Key_Escape)
+    assert stage.page.undo_bar.isHidden()
+    view.acting.edit(message_id)
+    assert view.acting.editor is not None
+    QTest.keyClick(view.acting.editor.edit, Qt.Key.Key_Return)
+    wait_idle(stage, qtbot)
+    assert len(stage.session.conversation(conversation_id).messages) == 2
+
+
+def test_an_edit_keeps_no_break_spaces(stage: Stage, ask, qtbot) -> None:
+    ask("Prix\u00a0: 3")
+    view = stage.page.transcript
+    view.acting.edit(view.items[0].view.message_id)
+    assert view.acting.editor is not None
+    QTest.keyClicks(view.acting.editor.edit, "0")
+    QTest.keyClick(view.acting.editor.edit, Qt.Key.Key_Return)
+    wait_idle(stage, qtbot)
+    assert stage.shown_texts[0] == "Prix\u00a0: 30"
+
+
+def test_a_large_paste_goes_into_the_edit(stage: Stage, ask) -> None:
+    ask("One")
+    view = stage.page.transcript
+    view.acting.edit(view.items[0].view.message_id)
+    editor = view.acting.editor
+    assert editor is not None
+    data = QMimeData()
+    data.setText("word " * LARGE_PASTE)
+    editor.edit.insertFromMimeData(data)
+    assert editor.edit.toPlainText() == "One" + "word " * LARGE_PASTE
+
+
+def test_a_file_that_is_dropped_on_an_edit_goes_along_with_the_draft(
+    stage: Stage, ask, tmp_path: Path, qtbot
+) -> None:
+    ask("One")
+    view = stage.page.transcript
+    view.acting.edit(view.items[0].view.message_id)
+    editor = view.acting.editor
+    assert editor is not None
+    path = tmp_path / "a.txt"
+    path.write_text("text", "utf-8")
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    editor.edit.insertFromMimeData(data)
+    attachments = stage.page.composer.attachments
+    qtbot.waitUntil(lambda: attachments.items == (Attachment("a.txt", "text"),))

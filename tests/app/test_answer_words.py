@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.answer_facts import CONTINUED, Departure
+from app.answer_facts import CONTINUED, Departure, why_not_repeat
 from app.conversation import ASSISTANT, REPEATS, USER, Conversation, Message, MessageStatus
 from app.session_state import RequestPhase, RequestState
 from app.widgets.answer_words import departure_words, fact_sections, facts_text
@@ -121,3 +121,11 @@ def test_why_a_repeat_may_differ_is_explained(dtype: str, explained: bool) -> No
     conversation.insert(again)
     (made, *_) = fact_sections(conversation, again, dtype)
     assert ("Why" in dict(made.rows)) is explained
+
+
+def test_a_system_prompt_that_is_not_known_is_not_said_to_have_changed() -> None:
+    conversation = Conversation(system_prompt="Be brief.")
+    conversation.append(Message(USER, "Why?"))
+    answer = conversation.append(Message(ASSISTANT, "So.", params=SamplingParams(), seed=1))
+    words = "Under which system prompt this answer was made is not known."
+    assert why_not_repeat(conversation, answer, None) == words

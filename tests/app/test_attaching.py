@@ -12,8 +12,10 @@ from PySide6.QtTest import QTest
 
 from app.conversation import Attachment
 from app.i18n import Language
+from app.session_state import Notice
 from app.text_files import read_text_file
 from app.widgets import file_reader
+from app.widgets.words import error_words
 from engine.api.commands import Submit
 from tests.helpers.window_stage import Stage, send, window_stage
 
@@ -163,3 +165,16 @@ def test_leaving_meanwhile_is_asked_about(stage: Stage, disk, notes: Path, qtbot
     wait(qtbot, lambda: is_all_read(stage))
     assert stage.page.composer.attachments.items == (NOTES,)
     assert stage.window.close()
+
+
+def test_files_that_are_too_many_are_not_left_out_in_silence(
+    stage: Stage, disk, notes: Path, qtbot
+) -> None:
+    notices: list[Notice] = []
+    stage.session.notice_raised.connect(notices.append)
+    disk.set()
+    stage.page.drafting.files.read([notes] * 22)
+    wait(qtbot, lambda: is_all_read(stage))
+    assert len(stage.page.composer.attachments.items) == 20
+    words = "20 of 22 files are attached. Attach the others afterwards."
+    assert [error_words(notice.error) for notice in notices] == [words]

@@ -155,6 +155,14 @@ def test_a_large_paste_becomes_an_attachment(composer: Composer, qtbot) -> None:
     assert sent.args == [f"{large}\n\nwhat is this?"]
 
 
+@pytest.mark.parametrize(("text", "is_chip"), [("ab" * 10_000, True), ("ab " * 10_000, False)])
+def test_a_paste_that_has_no_places_to_break_becomes_an_attachment(
+    composer: Composer, text: str, is_chip: bool
+) -> None:
+    paste(composer, text)
+    assert bool(composer.attachments.items) is is_chip
+
+
 def test_a_small_paste_is_inserted_as_plain_text(composer: Composer) -> None:
     data = QMimeData()
     data.setHtml("<b>bold</b>")

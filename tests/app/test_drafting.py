@@ -70,6 +70,18 @@ def test_what_is_typed_on_the_transcript_goes_into_the_composer(stage: Stage, qt
     assert edit.toPlainText() == "And Two pasted"
 
 
+def test_no_break_spaces_are_sent_as_they_were_pasted(stage: Stage) -> None:
+    edit = stage.page.composer.edit
+    edit.setFocus()
+    QApplication.clipboard().setText("x\u00a0=\u00a01")
+    QTest.keyClick(edit, Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
+    QTest.keyClick(edit, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClicks(edit, "Why?")
+    assert stage.page.conversation.draft == "x\u00a0=\u00a01\nWhy?"
+    QTest.keyClick(edit, Qt.Key.Key_Return)
+    assert stage.shown_texts[0] == "x\u00a0=\u00a01\nWhy?"
+
+
 # --- attachments ---
 
 

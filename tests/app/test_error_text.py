@@ -111,7 +111,8 @@ def test_every_text_of_this_file_is_translated() -> None:
         numbers = dict.fromkeys(
             (
                 *("prompt_tokens", "context_length", "pool_tokens", "path", "found", "known"),
-                *("name", "size_kb", "limit_kb", "reason", "parts", "count", "missing"),
+                *("name", "size_kb", "limit_kb", "limit", "reason", "parts", "count"),
+                "missing",
             ),
             "{}",
         )

@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
-from app.conversation import ASSISTANT, USER, Attachment, Conversation, Message, MessageStatus
+from app.conversation import (
+    ASSISTANT,
+    REPEATS,
+    USER,
+    Attachment,
+    Conversation,
+    Message,
+    MessageStatus,
+)
 from app.exporting import file_name, to_json, to_markdown
 from app.exporting_import import ImportFileError, read_conversations, read_file
+from app.widgets.answer_words import repeat_words
 from engine.api.errors import ErrorInfo
 from engine.api.events import RequestUsage
 from engine.api.params import OverflowPolicy, SamplingParams
@@ -44,6 +53,7 @@ def branched() -> Conversation:
             finish_reason="length",
             limit="max_tokens",
             num_dropped=2,
+            system_prompt_key="key",
             facts={"repeats": "x", "seconds": 1.5, "count": 2},
         )
     )
@@ -64,7 +74,7 @@ def branched() -> Conversation:
 LEFT_OUT = {
     *("conversation_id", "number", "is_open", "active_leaf_id", "forked_from_id", "deleted_at"),
     *("prompt_id", "shown_leaves", "messages", "message_id", "parent_id"),
-    *("turn", "streamed_ids", "system_prompt_key"),
+    *("turn", "streamed_ids"),
 }
 
 
@@ -102,6 +112,23 @@ def test_every_branch_and_parameter_comes_back() -> None:
     assert after.conversation_id != before.conversation_id
     assert not after.messages.keys() & before.messages.keys()
     assert not after.is_open
+
+
+def test_an_answer_that_was_run_again_knows_the_first_one_by_its_new_id() -> None:
+    before = Conversation()
+    question = before.append(Message(USER, "q"))
+    first = before.append(Message(ASSISTANT, "a"))
+    again = Message(ASSISTANT, "a", question.message_id, facts={REPEATS: first.message_id})
+    before.insert(again)
+    (after,) = read(document(before))
+    assert repeat_words(after, after.path()[-1]) == repeat_words(before, again)
+
+
+def test_what_was_written_and_not_sent_comes_back_without_messages() -> None:
+    drafts = [Conversation(draft="not sent"), Conversation(attachments=(Attachment("", "text"),))]
+    after = read_conversations(to_json([*drafts, branched(), Conversation()]).encode())
+    assert [c.draft for c in after.conversations] == ["not sent", "", "not sent"]
+    assert after.conversations[1].attachments == drafts[1].attachments
 
 
 def test_an_answer_that_was_streaming_comes_back_interrupted() -> None:

@@ -164,6 +164,22 @@ def test_a_disk_that_fills_up_loses_nothing_and_recovers(
         assert "in the dark" in [message.content for message in path]
 
 
+def test_what_was_closed_in_the_dark_can_be_saved_elsewhere(
+    disk: Disk, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(disk, qtbot) as application:
+        window = application.window
+        ask(application, qtbot, "before it was full")
+        assert application._store.flush()
+        fill_until(application, qtbot, disk, lambda: "store_write" in banners(application))
+        conversation_id = ask(application, qtbot, "in the dark")
+        window.tab_area.close_conversation(conversation_id)
+        assert window.transfers.write([conversation_id], MARKDOWN, tmp_path / "out.md")
+        qtbot.waitUntil(lambda: window.transfers._steps is None, timeout=20_000)
+        assert "in the dark" in (tmp_path / "out.md").read_text("utf-8")
+        disk.free()
+
+
 def test_a_start_on_a_full_disk_shows_what_is_stored(disk: Disk, qtbot: QtBot) -> None:
     if isinstance(disk, NoMorePages):
         pytest.skip("a limit of the database is gone with its connection")

@@ -190,6 +190,20 @@ def test_a_closed_tab_comes_back_to_its_place(stage: Stage, qtbot) -> None:
     assert stage.session.conversation_ids() == ids
 
 
+def test_a_closed_tab_comes_back_with_the_system_prompt_that_was_written_for_it(
+    stage: Stage, qtbot
+) -> None:
+    stage.window.new_tab()
+    conversation_id = stage.page.conversation_id
+    prompt = stage.page.empty_state.prompt
+    prompt.selectAll()
+    QTest.keyClicks(prompt, "Mine alone.")
+    stage.window.tab_area.close_conversation(conversation_id)
+    stage.window.tab_area.reopen_last()
+    assert stage.page.conversation_id == conversation_id
+    assert stage.page.conversation.system_prompt == "Mine alone."
+
+
 def test_closed_tabs_are_known_after_a_restart(stage: Stage, qtbot) -> None:
     ids = kept_tabs(stage, qtbot, 2)
     stage.window.tab_area.close_conversation(ids[0])

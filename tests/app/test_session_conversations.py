@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,3 +183,37 @@ def test_lone_surrogates_do_not_reach_the_engine_or_the_store(stage: Stage) -> N
     stage.restart()
     assert stage.path(conversation_id)[0].content == "b?"
     assert stage.notices == []
+
+
+def test_opening_does_not_wait_for_an_import_that_is_being_stored(stage: Stage) -> None:
+    stage.start()
+    conversation_id = stage.session.new_conversation()
+    stage.session.send(conversation_id, "old")
+    stage.wait_idle(conversation_id)
+    stage.session.close_conversation(conversation_id)
+    stage.restart()
+    begun, ended = threading.Event(), threading.Event()
+
+    def store_many(_connection: sqlite3.Connection) -> None:
+        begun.set()
+        ended.wait(2.0)
+
+    stage.store._put("conversations", "many", store_many)
+    assert begun.wait(2.0)
+    before = time.monotonic()
+    assert stage.session.reopen_conversation(conversation_id)
+    assert time.monotonic() - before < 1.0
+    ended.set()
+
+
+def test_opening_waits_for_what_was_saved_of_a_conversation(stage: Stage) -> None:
+    conversation_id = stage.session.new_conversation()
+    stage.session.set_draft(conversation_id, "half a thought")
+    stage.session.close_conversation(conversation_id)
+    for _ in range(21):
+        stage.session.close_conversation(stage.session.new_conversation())
+    with stage.store.together():
+        # Until then nothing is written.
+        stage.session.rename(stage.session.new_conversation(), "Other")
+    assert stage.session.reopen_conversation(conversation_id)
+    assert stage.session.conversation(conversation_id).draft == "half a thought"

@@ -73,6 +73,17 @@ def test_an_undone_pair_stands_where_it_stood(stage: Stage) -> None:
     assert stored_texts(stage, conversation_id) == before
 
 
+def test_what_was_asked_after_a_deletion_is_shown_when_it_is_undone(stage: Stage) -> None:
+    conversation_id = asked(stage, "one", "two")
+    stage.session.delete_pair(conversation_id, stage.path(conversation_id)[0].message_id)
+    stage.session.send(conversation_id, "three")
+    stage.wait_idle(conversation_id)
+    stage.session.undo_delete(conversation_id)
+    whole = ["one", STORY, "two", STORY, "three", STORY]
+    assert texts(stage, conversation_id) == whole
+    assert stored_texts(stage, conversation_id) == whole
+
+
 def test_messages_that_the_model_no_longer_reads_are_counted_anew(stage: Stage) -> None:
     conversation_id = asked(stage, "one", "two", "three")
     stage.session.set_overflow(conversation_id, OverflowPolicy.DROP_OLDEST)

@@ -132,6 +132,13 @@ def test_a_hit_tells_where_it_is(store: Store) -> None:
     assert hit.snippet.isprintable()
 
 
+def test_a_snippet_keeps_what_joins_letters_and_emoji(store: Store) -> None:
+    saved(store, "👩\u200d🚀 می\u200cخواهم")
+    (hit,) = look_up(store, "می\u200cخواهم").hits
+    assert hit.snippet == "👩\u200d🚀 می\u200cخواهم"
+    assert [hit.snippet[a:b] for a, b in hit.marks] == ["می\u200cخواهم"]
+
+
 def test_a_snippet_begins_with_a_whole_word(store: Store) -> None:
     saved(store, f"{'wonderful ' * 9}needle")
     (hit,) = look_up(store, "needle").hits

@@ -16,6 +16,8 @@ from app.titles import TITLE_LENGTH, automatic_title, clean_title, is_small_talk
         ("\n\n  second line first  \nthird", "second line first"),
         ("tab\tbetween", "tab between"),
         ("\u202egnp.exe\u2066 hidden\u0007", "gnp.exe hidden"),
+        ("👩\u200d🚀 می\u200cخواهم", "👩\u200d🚀 می\u200cخواهم"),
+        ("\u200d\u200c\nsecond", "second"),
         ("", ""),
         (" \n\u200b\n", ""),
         ("Hi, can you: explain", "Hi, can you: explain"),

@@ -23,6 +23,7 @@ from app.theme import ThemeManager
 from app.widgets.buttons import IconButton
 from app.widgets.calm_combo import CalmComboBox
 from app.widgets.settings.words import choice_words, effect_words, setting_words
+from app.widgets.text_edits import written_text
 
 _EDITOR_WIDTH = 230
 _TYPING_PAUSE_MS = 500
@@ -190,7 +191,7 @@ class LinesEditor(Editor):
         return super().eventFilter(watched, event)
 
     def text(self) -> str:
-        return self._edit.toPlainText()
+        return written_text(self._edit)
 
     def set_text(self, text: str) -> None:
         blocked = self._edit.blockSignals(True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QPoint, Qt, Signal
 from PySide6.QtWidgets import QApplication, QMenu
 
+from app.widgets.text_edits import written_text
 from app.widgets.transcript.editor import MessageEditor
 from app.widgets.transcript.message import MessageItem
 from app.widgets.transcript.page import MESSAGE_GAP, Anchor
@@ -118,7 +119,7 @@ class Acting(QObject):
         editor, self.editor = self.editor, None
         if editor is None:
             return ""
-        unsaved = editor.edit.toPlainText() if editor.is_changed else ""
+        unsaved = written_text(editor.edit) if editor.is_changed else ""
         editor.item.room = 0.0
         editor.hide()
         editor.deleteLater()

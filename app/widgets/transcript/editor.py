@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.i18n import tr
 from app.widgets.composer import ComposerEdit
+from app.widgets.text_edits import written_text
 from app.widgets.transcript.message import MessageItem
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class MessageEditor(QFrame):
         self.edit = ComposerEdit()
         self.edit.setAccessibleName(tr("Edit message"))
         self.edit.setPlainText(item.text)
+        # Not the message's own: a text box knows one kind of line ends.
+        self._given = written_text(self.edit)
         is_user = item.view.is_user
         note = tr("The old version stays.") if is_user else tr("Saved as another version.")
         self.note = QLabel(note)
@@ -58,6 +61,10 @@ class MessageEditor(QFrame):
         self.save_button.clicked.connect(self.save)
         self.cancel_button.clicked.connect(self.closed)
         self.edit.submit_requested.connect(self.save)
+        # There are no attachments here.
+        self.edit.large_text_pasted.connect(self.edit.insertPlainText)
+        self.edit.files_dropped.connect(view.files_dropped)
+        self.edit.picture_pasted.connect(view.picture_pasted)
         self.edit.textChanged.connect(self._on_text_changed)
         self.edit.document().documentLayout().documentSizeChanged.connect(self.fit)
         self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
@@ -66,11 +73,11 @@ class MessageEditor(QFrame):
     @property
     def is_changed(self) -> bool:
         """Whether the text is another than the message's."""
-        return self.edit.toPlainText() != self.item.text
+        return written_text(self.edit) != self._given
 
     def save(self) -> None:
         """Hands the text over; an empty one is not saved."""
-        text = self.edit.toPlainText()
+        text = written_text(self.edit) if self.is_changed else self.item.text
         if text.strip():
             self.saved.emit(self.item.view.message_id, text)
 
@@ -109,7 +116,7 @@ class MessageEditor(QFrame):
     def _on_text_changed(self) -> None:
         # A line may have become taller with a letter.
         self.fit()
-        self.save_button.setEnabled(bool(self.edit.toPlainText().strip()))
+        self.save_button.setEnabled(bool(written_text(self.edit).strip()))
         self.changed.emit()
 
 

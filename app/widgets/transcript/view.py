@@ -50,6 +50,7 @@ class Transcript(QAbstractScrollArea):
         message_pointed(message_id): mouse or keyboard are on this one; empty for none.
         edit_saved(message_id, text); edit_cancelled(message_id, text): by the user, who wrote it;
         edit_dropped(text): its message is no longer shown.
+        files_dropped(paths), picture_pasted(): into an edit, which takes text alone.
     """
 
     link_activated = Signal(str)
@@ -59,6 +60,8 @@ class Transcript(QAbstractScrollArea):
     edit_saved = Signal(str, str)
     edit_cancelled = Signal(str, str)
     edit_dropped = Signal(str)
+    files_dropped = Signal(object)
+    picture_pasted = Signal()
 
     def __init__(self, themes: ThemeManager, parent: QWidget | None = None) -> None:
         super().__init__(parent)
