@@ -17,7 +17,7 @@ from engine.batch import PrefillSpan, StepBatch
 from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
 from engine.graph_sizes import MAX_DECODES
-from engine.leisure import Interrupted, never
+from engine.loading.progress import Cancelled, never_cancelled
 from engine.prompt_sizes import MAX_PROMPT_TOKENS, prompt_rows
 from engine.request import Request
 from engine.scheduler_output import SampledTokens, SchedulerOutput, StepHandle, StepResult
@@ -115,7 +115,7 @@ class DeviceSteps:
             return num_tokens
         return prompt_rows(num_tokens) if 0 < num_tokens <= MAX_PROMPT_TOKENS else num_tokens
 
-    def prepare(self, interrupted: Interrupted = never) -> bool:
+    def prepare(self, interrupted: Cancelled = never_cancelled) -> bool:
         """As ``StepGraphs.prepare``."""
         with torch.inference_mode():
             return self.graphs is not None and self.graphs.prepare(interrupted)

@@ -26,8 +26,8 @@ from engine.api.errors import (
 from engine.api.events import ModelInfo, ModelLoading
 from engine.held_memory import give_back
 from engine.host_heap import trim_heap
-from engine.leisure import Interrupted
 from engine.limits import device_lost
+from engine.loading.progress import Cancelled
 from engine.torch_preload import import_torch
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LoadedEngine:
     inspector: ParityInspector | None = None
     background_encoder: ChatEncoder | None = None
     reconfigurer: Reconfigurer | None = None
-    prepare: Callable[[Interrupted], bool] | None = None
+    prepare: Callable[[Cancelled], bool] | None = None
 
     def text_beside(self) -> TextSide:
         """The text side for a thread beside the engine's. A tokenizer serves both threads."""

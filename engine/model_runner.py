@@ -22,8 +22,14 @@ from engine.devices import (
     resolve_device,
     resolve_dtype,
 )
-from engine.leisure import Interrupted, never
-from engine.loading.progress import Breathe, Told, no_breath, tell_nobody
+from engine.loading.progress import (
+    Breathe,
+    Cancelled,
+    Told,
+    never_cancelled,
+    no_breath,
+    tell_nobody,
+)
 from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.models.narrow_ops import NarrowCpuOps
@@ -162,7 +168,7 @@ class ModelRunner:
         steps = self._device_steps
         return num_tokens if steps is None else steps.prompt_size(num_tokens)
 
-    def prepare(self, interrupted: Interrupted = never) -> bool:
+    def prepare(self, interrupted: Cancelled = never_cancelled) -> bool:
         """Makes ready for a kind of step that will come up, in some tens of milliseconds, while
         nothing else is to do. False if nothing is left to prepare.
 

@@ -21,8 +21,8 @@ from engine.device_batch import DeviceBatch, DrawKind, HostStep
 from engine.device_drawer import DeviceDrawer, Drawn
 from engine.graph_capture import GraphCapture
 from engine.graph_sizes import expected_sizes, graph_sizes
-from engine.leisure import Interrupted, never
 from engine.limits import raise_if_lost
+from engine.loading.progress import Breathe, Cancelled, never_cancelled, no_breath
 from engine.staging import Uploads
 from engine.step_halves import halves, joined, kept
 from engine.step_inputs import Extras, Layout, Sizes, StepInputs
@@ -40,10 +40,6 @@ _WANTED_LONG = 500
 
 
 Compute = Callable[[StepInputs, Sizes, DrawKind], Drawn]
-
-
-def _no_breath() -> None:
-    pass
 
 
 class _InterruptedError(Exception):
@@ -187,7 +183,7 @@ class StepGraphs:
     def _inputs_of(self, sizes: Sizes) -> StepInputs:
         return StepInputs.of(torch.split(self._inputs[: sizes.words], sizes.parts), sizes.groups)
 
-    def prepare(self, interrupted: Interrupted = never) -> bool:
+    def prepare(self, interrupted: Cancelled = never_cancelled) -> bool:
         """Captures one of the sizes that will come up, ahead of time. False if there is none left.
 
         Done while nothing else is to do, a conversation's first answers need not launch kernel by
@@ -206,7 +202,7 @@ class StepGraphs:
             self._expected.pop()
         return False
 
-    def _prepare(self, sizes: Sizes, kind: DrawKind, interrupted: Interrupted) -> bool:
+    def _prepare(self, sizes: Sizes, kind: DrawKind, interrupted: Cancelled) -> bool:
         def breathe() -> None:
             if interrupted():
                 raise _InterruptedError
@@ -220,9 +216,7 @@ class StepGraphs:
             self._expected.pop()
         return not self.failure
 
-    def _capture(
-        self, sizes: Sizes, kind: DrawKind, breathe: Callable[[], None] = _no_breath
-    ) -> _Graph | None:
+    def _capture(self, sizes: Sizes, kind: DrawKind, breathe: Breathe = no_breath) -> _Graph | None:
         """A new graph; None if it could not be captured: that must not cost anybody's answer.
 
         ``breathe`` is called before each kernel until all are compiled.

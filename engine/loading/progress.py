@@ -11,7 +11,7 @@ Progress: TypeAlias = Callable[[str, float, str], None]
 """Called with the stage (as in ``ModelLoading``), its fraction from 0 to 1, and a detail."""
 
 Cancelled: TypeAlias = Callable[[], bool]
-"""True once the user wants the task to end."""
+"""True once the user wants the task to end, or something else to be done."""
 
 Told: TypeAlias = Callable[[float], None]
 """Called with the fraction, from 0 to 1, of what is done."""

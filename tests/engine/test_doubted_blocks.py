@@ -38,23 +38,23 @@ def test_of_two_that_fail_in_one_step_on_the_same_blocks(lag, sibling):
     check_nothing_found(engine)
 
 
-def test_of_one_that_lost_its_blocks_while_its_bad_step_was_in_flight():
-    engine = CheckedEngine(16, lag=1)
-    engine.add("a", PROMPT)
-    engine.step()
-    step_badly(engine, "a")
+def preempt(engine: CheckedEngine) -> None:
     engine.core.scheduler.queues.preempt(engine.core.requests["a"], "pool full")
-    engine.run()
-    assert engine.finished("a").reason is FinishReason.ERROR
-    check_nothing_found(engine)
 
 
-def test_of_one_that_was_cancelled_while_its_bad_step_was_in_flight():
+def cancel(engine: CheckedEngine) -> None:
+    engine.cancel("a")
+
+
+@pytest.mark.parametrize(
+    ("leave", "reason"), [(preempt, FinishReason.ERROR), (cancel, FinishReason.CANCELLED)]
+)
+def test_of_one_that_left_while_its_bad_step_was_in_flight(leave, reason):
     engine = CheckedEngine(16, lag=1)
     engine.add("a", PROMPT)
     engine.step()
     step_badly(engine, "a")
-    engine.cancel("a")
+    leave(engine)
     engine.run()
-    assert engine.finished("a").reason is FinishReason.CANCELLED
+    assert engine.finished("a").reason is reason
     check_nothing_found(engine)

@@ -12,7 +12,7 @@ from engine.api.commands import LoadModel, Pin, Shutdown
 from engine.api.events import EngineStats, ModelLoaded, RequestFinished
 from engine.api.params import ChatMessage, SamplingParams
 from engine.encoding import INLINE_CHARS
-from engine.leisure import Interrupted
+from engine.loading.progress import Cancelled
 from engine.model_loader import ModelLoader
 from engine.snapshotter import Snapshotter
 from engine.worker import Worker
@@ -67,7 +67,7 @@ class Preparing:
         self.calls: list[float] = []
         self.fails = fails
 
-    def __call__(self, interrupted: Interrupted) -> bool:
+    def __call__(self, interrupted: Cancelled) -> bool:
         self.calls.append(time.perf_counter())
         if self.fails:
             raise MemoryError("no room for a graph")
@@ -78,7 +78,7 @@ class Preparing:
 class Compiling(Preparing):
     """Takes half a minute, and may be broken off every ten milliseconds."""
 
-    def __call__(self, interrupted: Interrupted) -> bool:
+    def __call__(self, interrupted: Cancelled) -> bool:
         self.calls.append(time.perf_counter())
         for _ in range(3_000):
             if interrupted():

@@ -17,7 +17,6 @@ from engine.api.events import FinishReason, WeightsKept
 from engine.api.params import EngineConfig, SamplingParams
 from engine.engine_builder import build_engine
 from engine.held_memory import give_back
-from engine.leisure import never
 from engine.loading.progress import never_cancelled, no_progress
 from engine.model_loader import LoadedEngine
 from tests.engine.test_on_gpu import Twice, answers, on_gpu, prompts_of
@@ -154,7 +153,7 @@ def test_models_that_follow_each_other_leave_no_memory_behind(
         said(engine)
         assert engine.prepare is not None
         for _ in range(8):
-            engine.prepare(never)
+            engine.prepare(never_cancelled)
 
     once()
     first = _in_use()
